@@ -1,0 +1,58 @@
+package main
+
+import "errors"
+
+// Exit codes (design: command line). run gives the child's own status; these
+// are fabrun's own while running, chosen so that they are not mistaken for the
+// child's.
+const (
+	exitOK          = 0
+	exitFindings    = 1 // verbs other than run: findings of severity error, or could not do it
+	exitUsage       = 2
+	exitInternal    = 120
+	exitContract    = 121
+	exitPreflight   = 122
+	exitNoPlan      = 123
+	exitRunUsage    = 125
+	exitNotExec     = 126
+	exitNotFound    = 127
+	exitSignalsBase = 128
+)
+
+// exitError ends fabrun with Code. A nil Err prints nothing: what there was to
+// say has been said.
+type exitError struct {
+	Code int
+	Err  error
+	Hint string // what to try, printed on a line of its own
+}
+
+func (e *exitError) Error() string {
+	if e.Err == nil {
+		return "exit"
+	}
+	return e.Err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.Err }
+
+// usageError is a wrong call: exit 2, or 125 where a program was to be run.
+func usageError(err error, hint string) error {
+	return &exitError{Code: exitUsage, Err: err, Hint: hint}
+}
+
+// withHint adds what to try to an error that leaves with the general failure code.
+func withHint(err error, hint string) error {
+	return &exitError{Code: exitFindings, Err: err, Hint: hint}
+}
+
+// errFindings ends a verb whose findings, already printed, include an error.
+var errFindings = &exitError{Code: exitFindings}
+
+func asExit(err error) *exitError {
+	var e *exitError
+	if errors.As(err, &e) {
+		return e
+	}
+	return &exitError{Code: exitFindings, Err: err}
+}

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// app is what every verb gets: the process's arguments, environment and
+// streams as values, and the global flags. Nothing below main reads the
+// process's own.
+type app struct {
+	args   []string
+	env    []string
+	stdin  io.Reader
+	stdout io.Writer
+	stderr io.Writer
+
+	profile  string
+	workload string
+	from     string
+	root     string
+	json     bool
+	quiet    bool
+	verbose  bool
+	color    string
+}
+
+// getenv returns the last value of name in the environment, and whether it is there.
+func (a *app) getenv(name string) (string, bool) {
+	for _, kv := range slices.Backward(a.env) {
+		if k, v, ok := strings.Cut(kv, "="); ok && k == name {
+			return v, true
+		}
+	}
+	return "", false
+}
+
+func (a *app) globalFlags(f *pflag.FlagSet) {
+	f.StringVar(&a.profile, "profile", "", "fabric profile: a `name` or a TOML file")
+	f.StringVar(&a.workload, "workload", "", "workload profile: a `name` or a TOML file")
+	f.StringVar(&a.from, "from", "", "work on this snapshot or NCCL topology XML `file`, not on this machine")
+	f.StringVar(&a.root, "root", "", "read this root `directory` instead of /")
+	f.BoolVar(&a.json, "json", false, "print the result as JSON")
+	f.BoolVar(&a.quiet, "quiet", false, "print errors and the verdict only")
+	f.BoolVarP(&a.verbose, "verbose", "v", false, "print more detail")
+	f.StringVar(&a.color, "color", "auto", "colour: `when` is auto, always or never")
+}
+
+// verbs is the explicit list of what fabrun can do, in the order of its help.
+func (a *app) verbs() []*cobra.Command {
+	return []*cobra.Command{
+		newVersionCmd(a),
+	}
+}
+
+func (a *app) rootCmd() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "fabrun",
+		Short: "Make sure an RDMA job really uses RDMA, and say so when it does not",
+		Long: `fabrun stands in front of mpirun or torchrun. It looks at the machines, sets what
+makes the job use the RDMA fabric, checks it, starts the launcher, watches for
+the silent fallback to sockets, and says at the end what really happened.
+
+A first word that is no verb is the program: 'fabrun mpirun …' means
+'fabrun run -- mpirun …', and run's flags may stand before it.`,
+		Example: `  fabrun mpirun -np 96 simpleFoam -parallel
+  fabrun --hosts 'gpu[01-04]' torchrun --nproc-per-node 8 train.py
+  fabrun plan -- mpirun -np 2 ./a.out`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	a.globalFlags(root.PersistentFlags())
+	root.AddCommand(a.verbs()...)
+	root.CompletionOptions.HiddenDefaultCmd = false
+	return root
+}
+
+// run is the whole program: it returns the exit status and touches nothing of
+// the process but what it is given.
+func run(ctx context.Context, args, env []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	a := &app{args: args, env: env, stdin: stdin, stdout: stdout, stderr: stderr}
+	root := a.rootCmd()
+	argv := args[1:]
+	isRun := false
+	if runCmd, _, err := root.Find([]string{"run"}); err == nil && runCmd != root {
+		argv, isRun = insertRun(root, runCmd, argv)
+	}
+	root.SetArgs(argv)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usageError(err, fmt.Sprintf("'%s --help' lists the flags", c.CommandPath()))
+	})
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	// cobra's own complaints (unknown verb, wrong number of arguments) are not
+	// wrapped; they are wrong calls.
+	var e *exitError
+	if !errors.As(err, &e) {
+		e = &exitError{Code: exitUsage, Err: err, Hint: "'fabrun help' lists the verbs"}
+	}
+	if isRun && e.Code == exitUsage {
+		e = &exitError{Code: exitRunUsage, Err: e.Err, Hint: e.Hint}
+	}
+	a.printError(e)
+	return e.Code
+}
+
+// printError writes an error for people on stderr, and with --json as an
+// object on stdout.
+func (a *app) printError(e *exitError) {
+	if e.Err == nil {
+		return
+	}
+	if a.json {
+		enc := json.NewEncoder(a.stdout)
+		enc.SetEscapeHTML(false)
+		enc.SetIndent("", "  ")
+		//nolint:errcheck // nowhere left to report a failed write
+		_ = enc.Encode(map[string]any{"schema": "fabrun/error/v1", "error": e.Err.Error(), "hint": e.Hint, "exit_status": e.Code})
+	}
+	fmt.Fprintf(a.stderr, "fabrun: %v\n", e.Err)
+	if e.Hint != "" {
+		fmt.Fprintf(a.stderr, "        %s\n", e.Hint)
+	}
+}
+
+// insertRun makes 'fabrun [flags] PROGRAM …' into 'fabrun run [flags] -- PROGRAM …'.
+// Verbs win over programs of the same name; '--' says that a program follows.
+// It reports whether the call is a run.
+func insertRun(root, runCmd *cobra.Command, argv []string) ([]string, bool) {
+	lookup := func(name string, short bool) *pflag.Flag {
+		for _, fs := range []*pflag.FlagSet{runCmd.Flags(), root.PersistentFlags()} {
+			if short {
+				if f := fs.ShorthandLookup(name); f != nil {
+					return f
+				}
+			} else if f := fs.Lookup(name); f != nil {
+				return f
+			}
+		}
+		return nil
+	}
+	for i := 0; i < len(argv); i++ {
+		word := argv[i]
+		switch {
+		case word == "--":
+			return slices.Concat([]string{"run"}, argv[:i], argv[i:]), true
+		case word == "--help" || word == "-h" || word == "--version":
+			return argv, false
+		case strings.HasPrefix(word, "--"):
+			if strings.Contains(word, "=") {
+				continue
+			}
+			if f := lookup(word[2:], false); f != nil && f.NoOptDefVal == "" {
+				i++
+			}
+		case strings.HasPrefix(word, "-") && len(word) > 1:
+			if f := lookup(word[len(word)-1:], true); f != nil && f.NoOptDefVal == "" {
+				i++
+			}
+		default:
+			if slices.ContainsFunc(root.Commands(), func(c *cobra.Command) bool {
+				return c.Name() == word || c.HasAlias(word)
+			}) || word == "help" || word == "completion" || strings.HasPrefix(word, "__") {
+				return argv, word == "run"
+			}
+			return slices.Concat([]string{"run"}, argv[:i], []string{"--"}, argv[i:]), true
+		}
+	}
+	return argv, false
+}

@@ -1,0 +1,418 @@
+package topology
+
+import "net/netip"
+
+// Host is one machine. Slices are sorted (PCI by address, HCAs and netdevs by
+// natural name order, GPUs by PCI address), so equal machines are equal values.
+type Host struct {
+	Name    string // proc/sys/kernel/hostname; "" unknown
+	Kernel  string // proc/sys/kernel/osrelease
+	OS      string // PRETTY_NAME of etc/os-release
+	Product Product
+	CPU     CPU
+
+	NUMA    []NUMANode
+	PCI     []PCIDevice
+	GPUs    []GPU
+	HCAs    []HCA
+	Netdevs []Netdev
+	Routes  []Route
+	Limits  Limits
+	Modules []Module // loaded kernel modules that matter here; nil unknown
+
+	Container   Container
+	RDMANetns   string // "shared", "exclusive"; "" unknown (rdma system, sys/module)
+	IOMMU       IOMMU
+	PeerMemory  PeerMemory
+	DeviceNodes *DeviceNodes // nil: dev/infiniband could not be looked at
+	Software    []Software
+	Env         []EnvVar     // allow-listed variables of the environment, in name order
+	ConfigFiles []ConfigFile // nccl.conf, ucx.conf, MCA files, with their text
+	Counters    []CounterSample
+
+	Source     string       // "live", "snapshot", "root", "nccl-xml"
+	Hidden     string       // why the PCI topology cannot be trusted ("flat tree of a virtual machine"); "" trusted
+	Unreadable []Unreadable // paths that exist but could not be read, with the reason
+	XML        *XMLOverride // set when the host came from an NCCL topology XML
+}
+
+// Product is what DMI says (sys/class/dmi/id); every field "" when unknown.
+type Product struct {
+	Vendor  string // sys_vendor
+	Name    string // product_name
+	Version string // product_version
+	Chassis string // chassis_asset_tag: cloud marks
+	BIOS    string // bios_vendor
+}
+
+// CPU is what all CPUs of the host share.
+type CPU struct {
+	Arch    string // "x86_64", "arm64", "ppc64"; "" unknown
+	Vendor  string // "GenuineIntel", "AuthenticAMD", "ARM" …
+	Model   string // model name
+	Family  *int   // cpu family
+	ModelID *int   // model
+	Online  []int  // online logical CPUs (sys/devices/system/cpu/online)
+	Allowed []int  // the CPUs this process may use (proc/self/status Cpus_allowed_list); nil unknown
+	Cores   []Core // physical cores with their logical CPUs; nil unknown
+	// MemoryChannels is per NUMA node, from EDAC; nil unknown.
+	MemoryChannels map[int]int
+}
+
+// Core is one physical core.
+type Core struct {
+	Package int // physical_package_id
+	ID      int // core_id
+	NUMA    *int
+	CPUs    []int // thread_siblings_list
+}
+
+// NUMANode is one directory of sys/devices/system/node.
+type NUMANode struct {
+	ID          int
+	CPUs        []int  // cpulist; empty for memory-only nodes
+	Distances   []int  // distance, in node order; 10 is local
+	MemoryBytes *int64 // MemTotal of meminfo
+	Package     *int   // physical package of its CPUs; nil unknown or mixed
+}
+
+// PCIDevice is one directory of sys/bus/pci/devices.
+type PCIDevice struct {
+	Address    string // "0000:3b:00.0", lower case
+	Parent     string // address of the port above; "" for a device on a root complex
+	RootBus    string // "pci0000:3a": the root complex, from the sysfs path
+	Class      *uint32
+	Vendor     *uint16
+	Device     *uint16
+	SubVendor  *uint16
+	SubDevice  *uint16
+	NUMA       *int  // numa_node; nil for -1 or a missing file
+	Link       Link  // current
+	LinkMax    Link  // at most
+	LocalCPUs  []int // local_cpulist; nil unknown
+	Driver     string
+	PhysFn     string   // PF of a VF, "" for none
+	VirtFns    []string // VFs of a PF
+	IOMMUGroup string
+	// SwitchPeers are Broadcom PEX virtual switch links (sys/kernel/pci_switch_link).
+	SwitchPeers []string
+	Port        string // PCIe port type where known: "root", "upstream", "downstream", "endpoint"; "" unknown
+}
+
+// Link is one PCIe link; nil is unknown.
+type Link struct {
+	SpeedMTps *int // mega-transfers per second a lane: 16000 for "16.0 GT/s PCIe"
+	Width     *int // lanes
+}
+
+// GPU is a display controller of a vendor whose GPUs compute.
+type GPU struct {
+	Index   int    // position in PCI order, which is NVML's order
+	PCI     string // address; "" only for a GPU that no bus shows
+	NUMA    *int
+	Vendor  string // "nvidia", "amd", "intel"
+	Name    string // from NVML or ghw; "" unknown
+	UUID    string // "GPU-…", from NVML; "" unknown
+	Memory  *int64 // bytes
+	Visible *bool  // whether the job's processes can use it (CUDA_VISIBLE_DEVICES, device nodes); nil unknown
+	MIG     []MIG  // instances, when MIG mode is on
+	Links   []GPULink
+	// CUDAVersion and Capability come from NVML; "" unknown.
+	Driver     string
+	Capability string // "9.0"
+	DeviceNode *bool  // dev/nvidia<N> there
+}
+
+// MIG is one MIG instance.
+type MIG struct {
+	UUID    string
+	Profile string
+}
+
+// GPULink is an NVLink, C2C or xGMI connection.
+type GPULink struct {
+	Kind   string  // "nvlink", "c2c", "xgmi"
+	Target string  // PCI address of the peer GPU or NVSwitch; "" unknown; "cpu" for C2C
+	Count  int     // links in parallel
+	Class  *uint32 // PCI class of the target where known: 0x068000 is an NVSwitch
+}
+
+// HCA is one RDMA device (sys/class/infiniband/<name>).
+type HCA struct {
+	Name         string
+	PCI          string // address of its function; "" for software devices
+	NUMA         *int
+	Driver       string // "mlx5", "bnxt_re", "irdma", "ionic", "rxe", "siw", "hfi1", "qib", "efa", "cxi", …; "" unknown
+	NodeType     string // "CA", "RNIC", …
+	NodeGUID     string
+	SysImageGUID string
+	NodeDesc     string
+	Firmware     string // fw_ver
+	BoardID      string // PSID on mlx5
+	HCAType      string // hca_type: part name
+	VF           bool   // has a physfn link, or its driver says so
+	PF           string // name of the HCA of its PF when visible here
+	Bond         bool   // RoCE LAG
+	Parent       string // netdev a software device sits on (rxe's parent file)
+	DataDirect   string // PCI address of the ConnectX-8 data direct function; "" none
+	Ports        []Port
+	Class        string // "infiniband", "cxi" (sys/class/cxi)
+	CharDevice   string // "uverbs0"; "" unknown
+}
+
+// Port is one port of an HCA.
+type Port struct {
+	Number    int
+	State     string   // "ACTIVE", "DOWN", "INIT", "ARMED"; "" unknown
+	PhysState string   // "LinkUp", "Polling", "Disabled", …
+	LinkLayer string   // "InfiniBand", "Ethernet"; "" unknown
+	RateGbps  *float64 // from rate; software devices report a fixed number (see RateTrusted)
+	// RateTrusted is false where the driver's rate says nothing about the wire (rxe: always 2.5).
+	RateTrusted    bool
+	RateText       string // the file's text: "100 Gb/sec (4X EDR)"
+	LID            *uint32
+	SMLID          *uint32
+	SMSL           *int
+	CapMask        *uint32
+	ActiveMTU      *int // RDMA active MTU in bytes, from verbs facts, else derived from the netdev
+	MTUDerived     bool
+	Netdev         string // netdev of the port; "" none or not visible here
+	GIDs           []GID  // non-zero entries, by index
+	GIDZero        int    // how many entries are all zero
+	GIDUnreadable  string // why the table could not be read; "" it could
+	PKeys          []uint16
+	GlobalTClass   *int     // "Global tclass=N" of tc/<port>/traffic_class (OFED); nil unset or absent
+	CNPs           *CNP     // CNP settings where readable
+	ECN            []ECN    // roce_np / roce_rp enable per priority (OFED)
+	DefaultRoCE    string   // configfs default_roce_mode: "RoCE v2"; "" unknown
+	DefaultTOS     *int     // configfs default_roce_tos
+	Speed          *float64 // Gb/s of the netdev, for comparison with RateGbps
+	PhysicalPortID string   // phys_port_id or phys_switch_id+name: twins on one physical port share it
+}
+
+// CNP is how congestion notification packets are sent.
+type CNP struct {
+	DSCP     *int
+	Priority *int
+}
+
+// ECN is the RoCE congestion control switch of one priority.
+type ECN struct {
+	Priority    int
+	NotifyPoint *bool
+	ReactPoint  *bool
+}
+
+// GIDKind classifies the address of a GID.
+type GIDKind string
+
+// The kinds of GID.
+const (
+	GIDIPv4      GIDKind = "ipv4"       // ::ffff:a.b.c.d
+	GIDIPv6      GIDKind = "ipv6"       // global or unique local
+	GIDLinkLocal GIDKind = "link-local" // fe80::/64
+	GIDIB        GIDKind = "ib"         // InfiniBand: subnet prefix and GUID
+)
+
+// GID is one entry of a port's GID table.
+type GID struct {
+	Index  int
+	Addr   netip.Addr // 16 bytes; IPv4-mapped stays mapped
+	Type   string     // "RoCE v2", "IB/RoCE v1", "IB"; "" unreadable
+	Kind   GIDKind
+	Netdev string // gid_attrs/ndevs; "" none or in another network namespace
+	// NdevUnreadable says why ndevs could not be read; "" it could, or there is none.
+	NdevUnreadable string
+}
+
+// Netdev is one network interface.
+type Netdev struct {
+	Name      string
+	Index     *int
+	OperState string // "up", "down", "unknown", …
+	Carrier   *bool
+	MTU       *int
+	SpeedMbps *int   // nil when down or unknown
+	MAC       string // address
+	Type      *int   // ARPHRD: 1 Ethernet, 32 InfiniBand, 772 loopback
+	PCI       string // address of the function below; "" virtual
+	Driver    string
+	Master    string   // bond or bridge above
+	Slaves    []string // bond members
+	BondMode  string
+	LACPPorts *int // bonding/ad_num_ports
+	VLAN      *int // VLAN id
+	Lower     string
+	Kind      string // "bond", "vlan", "bridge", "veth", "macvlan", "tun", "loopback", "physical", "virtual"
+	Addrs     []netip.Prefix
+	DCB       *DCB // nil: could not be asked; see DCBError
+	DCBError  string
+	Ethtool   *Ethtool
+	PhysPort  string // phys_port_name
+	SwitchID  string // phys_switch_id
+	DevPort   *int
+}
+
+// DCB is what dcbnl says of a netdev.
+type DCB struct {
+	Trust          string      // "dscp", "pcp"; "" unknown
+	PFC            []int       // lossless priorities
+	DSCPToPriority map[int]int // as read; empty under PCP trust
+	PrioToTC       []int       // 8 entries; nil unknown
+	TCBandwidth    []int       // percent, 8 entries; nil unknown
+	TCAlgorithm    []string    // "strict", "ets", …; nil unknown
+	DCBX           string      // "host", "firmware", …; "" unknown
+	Willing        *bool
+	PrioToBuffer   []int
+	BufferBytes    []int
+}
+
+// Ethtool is the part of ethtool's answers that rules and checks use.
+type Ethtool struct {
+	Driver      string
+	Version     string
+	Firmware    string
+	BusInfo     string
+	GlobalPause *bool            // rx or tx 802.3x pause on
+	Stats       map[string]int64 // only the names that a check reads
+}
+
+// Route is one line of the routing table.
+type Route struct {
+	Dst    netip.Prefix // 0.0.0.0/0 for the default route
+	Via    netip.Addr   // invalid: directly connected
+	Netdev string
+	Metric int
+	Table  int // 254 is main
+	Src    netip.Addr
+}
+
+// Limits are the limits of the process that looked (proc/self/limits) and of the machine.
+type Limits struct {
+	MemlockSoft *uint64 // bytes; ^uint64(0) unlimited
+	MemlockHard *uint64
+	NofileSoft  *uint64
+	NofileHard  *uint64
+	ShmBytes    *int64 // size of dev/shm
+	ShmFree     *int64
+	RmemMax     *int64 // net.core.rmem_max
+	WmemMax     *int64
+	PidsMax     *int64
+	HugePages   *int64 // free 2 MiB pages
+	MemTotal    *int64
+	EphemeralLo *int // ip_local_port_range
+	EphemeralHi *int
+}
+
+// Unlimited is the value of a limit that is not limited.
+const Unlimited = ^uint64(0)
+
+// Module is a loaded (or built in) kernel module.
+type Module struct {
+	Name    string
+	Version string
+}
+
+// Container is what the process sees of being inside one.
+type Container struct {
+	Kind string // "docker", "podman", "apptainer", "enroot", "kubernetes", "lxc", "unknown"; "" none seen
+	// Why names the evidence: the file or variable that gave it away.
+	Why string
+}
+
+// IOMMU is how DMA addresses are translated.
+type IOMMU struct {
+	Groups      *int  // number of iommu groups; 0 means off
+	Passthrough *bool // iommu=pt or type identity
+	ACSRedirect []string
+	CommandLine string // the iommu-related words of proc/cmdline
+}
+
+// PeerMemory is what lets a NIC read GPU memory.
+type PeerMemory struct {
+	NvidiaPeermem *bool // module or memory_peers entry there
+	Evidence      string
+	DMABuf        *bool // kernel, driver and NIC can
+	GDRCopy       *bool // dev/gdrdrv there
+	OpenModule    *bool // NVIDIA open kernel module
+	AMDKFD        *bool
+}
+
+// DeviceNodes is dev/infiniband.
+type DeviceNodes struct {
+	Names    []string // "uverbs0", "rdma_cm", "umad0", …
+	Openable []string // those that this process may open for reading and writing; nil when not tried
+}
+
+// Software is a library or launcher found on the host.
+type Software struct {
+	Kind    string // "nccl", "rccl", "ucx", "openmpi", "mpich", "intelmpi", "mvapich", "libfabric", "nvshmem", "cuda", "ofed", "hpcx", "nccl-plugin", "slurm", "torchrun", "perftest"
+	Version string // "" unknown
+	Path    string
+	Hash    string // content hash, short; "" not taken
+	Detail  string // "UCX component present", "built with CUDA", …
+}
+
+// EnvVar is one environment variable.
+type EnvVar struct {
+	Name  string
+	Value string
+}
+
+// ConfigFile is a configuration file that a library reads by itself.
+type ConfigFile struct {
+	Path string // without leading slash
+	Kind string // "nccl", "ucx", "mca-openmpi", "mca-prte", "mca-pmix"
+	Text string
+}
+
+// CounterSample is a set of counters of one device at one time.
+type CounterSample struct {
+	Device string // "mlx5_0:1" or a netdev name
+	Values map[string]int64
+}
+
+// Unreadable is a path that is there but could not be read: a fact, not a gap.
+type Unreadable struct {
+	Path   string
+	Reason string // "EACCES", "EINVAL", …
+}
+
+// XMLOverride marks a host that came from an NCCL topology XML, and keeps what
+// only such a file says.
+type XMLOverride struct {
+	Version string
+	Name    string
+}
+
+// PathType is how far two devices are from each other.
+type PathType string
+
+// Path types. NCCL's order is LOC NVL NVB C2C PIX PXB P2C PXN PHB SYS NET DIS;
+// NODE is only in nvidia-smi's.
+const (
+	LOC  PathType = "LOC"
+	NVL  PathType = "NVL"
+	NVB  PathType = "NVB"
+	C2C  PathType = "C2C"
+	PIX  PathType = "PIX"
+	PXB  PathType = "PXB"
+	P2C  PathType = "P2C"
+	PXN  PathType = "PXN"
+	PHB  PathType = "PHB"
+	NODE PathType = "NODE"
+	SYS  PathType = "SYS"
+	DIS  PathType = "DIS"
+)
+
+// Path is the way between two devices of one host.
+type Path struct {
+	From, To string   // PCI address, or HCA name for devices without PCI
+	NCCL     PathType // as NCCL names it; "" unknown (hidden topology)
+	SMI      PathType // as nvidia-smi topo -m names it; "" unknown
+	Chain    []string // the addresses (and "cpu0" …) on the way, both ends included
+	// GBps is the narrowest link on the way, gigabytes per second, current width and speed; nil unknown.
+	GBps     *float64
+	Narrow   string // the address of that narrowest link
+	Degraded string // a link on the way below its maximum; "" none
+}
