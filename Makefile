@@ -1,18 +1,59 @@
 .DEFAULT_GOAL := help
 GO ?= go
+# A checkout that belongs to somebody else cannot be stamped with its revision.
 export GOFLAGS := -buildvcs=false
+TOOL := $(GO) tool -modfile=testdata/tools/tools.mod
+FUZZTIME ?= 20s
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
 
 build: ## fabrun (static) and its NVML helper, into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o bin/fabrun ./cmd/fabrun
-	CGO_ENABLED=1 CGO_CFLAGS=-Wno-deprecated-declarations $(GO) build -trimpath -o bin/fabrun-nvml ./cmd/fabrun-nvml
+	@if command -v gcc >/dev/null; then \
+	  CGO_ENABLED=1 CGO_CFLAGS=-Wno-deprecated-declarations $(GO) build -trimpath -o bin/fabrun-nvml ./cmd/fabrun-nvml; \
+	else echo 'bin/fabrun-nvml not built: it needs gcc (apt-get install gcc libc6-dev)'; fi
 
-test: ## all tests, race detector on
+test: needs-gcc ## all tests, race detector on; what needs the real thing skips with its reason
 	$(GO) test -race ./...
 
-realdata: ## how many truths of the real data are met, per kind
-	$(GO) test -count=1 -v -run Realdata ./... 2>&1 | grep -E 'realdata:|^--- (FAIL|SKIP)' | sed 's/^ *[a-z_]*\.go:[0-9]*: //'
+check: fmt vet staticcheck tidy docs-check static ## everything but the tests: what must pass before a commit
 
-.PHONY: help build test realdata
+fmt:
+	@out=$$($(TOOL) gofumpt -l .); test -z "$$out" || { echo "not formatted (run '$(TOOL) gofumpt -w .'):"; echo "$$out"; exit 1; }
+
+vet:
+	$(GO) vet ./...
+
+staticcheck:
+	$(TOOL) staticcheck ./...
+
+tidy:
+	$(GO) mod tidy -diff
+
+static:
+	CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/fabrun
+
+docs: ## write docs/cli from the commands themselves
+	$(GO) test -count=1 ./cmd/fabrun -run TestDocs -update
+
+docs-check:
+	$(GO) test -count=1 ./cmd/fabrun -run TestDocs
+
+golden: ## rewrite golden files and scripts; then look at the diff
+	$(GO) test ./... -update
+
+fuzz: ## every fuzz target for FUZZTIME each
+	@for pkg in $$($(GO) list ./...); do \
+	  for target in $$($(GO) test -list '^Fuzz' $$pkg | grep ^Fuzz); do \
+	    echo "$$pkg $$target"; $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
+	  done; \
+	done
+
+realdata: ## how many truths of the real data are met, per kind
+	@$(GO) test -count=1 -v -run Realdata ./... 2>&1 | grep -E 'realdata:|^--- (FAIL|SKIP)' | sed 's/^ *[a-z_]*\.go:[0-9]*: //'
+
+needs-gcc:
+	@command -v gcc >/dev/null && echo '#include <stdlib.h>' | gcc -E - >/dev/null 2>&1 || testdata/tools/need gcc libc6-dev
+
+.PHONY: help build test check fmt vet staticcheck tidy static docs docs-check golden fuzz realdata needs-gcc

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/mod/module"
+)
+
+// goFiles calls f for every Go file of the project, with its path from the root.
+func goFiles(t *testing.T, f func(path string, file *ast.File)) {
+	t.Helper()
+	fset := token.NewFileSet()
+	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == ".git" || d.Name() == "bin") {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(path, ".go") {
+			return nil
+		}
+		file, err := parser.ParseFile(fset, path, nil, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		f(filepath.ToSlash(strings.TrimPrefix(path, "../../")), file)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestEveryPackageHasOneDoc holds the habit of one idea, one paragraph.
+func TestEveryPackageHasOneDoc(t *testing.T) {
+	docs := map[string][]string{}
+	goFiles(t, func(path string, file *ast.File) {
+		if strings.HasSuffix(path, "_test.go") {
+			return
+		}
+		dir := filepath.Dir(path)
+		if _, ok := docs[dir]; !ok {
+			docs[dir] = nil
+		}
+		if file.Doc != nil && strings.TrimSpace(file.Doc.Text()) != "" {
+			docs[dir] = append(docs[dir], path)
+		}
+	})
+	for dir, files := range docs {
+		if len(files) != 1 {
+			t.Errorf("%s has %d package comments (%s), want one", dir, len(files), strings.Join(files, ", "))
+		}
+	}
+}
+
+// TestProcessIsAParameter keeps exit, environment and standard streams of the
+// process out of everything but the commands' main.
+func TestProcessIsAParameter(t *testing.T) {
+	forbidden := map[string][]string{
+		"os":  {"Exit", "Getenv", "LookupEnv", "Environ", "Setenv", "Unsetenv", "ExpandEnv", "Stdout", "Stderr", "Stdin", "Args"},
+		"fmt": {"Print", "Println", "Printf"},
+	}
+	goFiles(t, func(path string, file *ast.File) {
+		if strings.HasSuffix(path, "_test.go") || strings.HasSuffix(path, "/main.go") || strings.HasPrefix(path, "testdata/") || strings.HasPrefix(path, "launcher/remote/remotetest/") {
+			return
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			sel, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			if id, ok := sel.X.(*ast.Ident); ok && slices.Contains(forbidden[id.Name], sel.Sel.Name) {
+				t.Errorf("%s uses %s.%s: it comes in as a value from main", path, id.Name, sel.Sel.Name)
+			}
+			return true
+		})
+	})
+}
+
+// TestNoRegistration keeps lists explicit: no init functions.
+func TestNoRegistration(t *testing.T) {
+	goFiles(t, func(path string, file *ast.File) {
+		for _, d := range file.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "init" {
+				t.Errorf("%s has an init function", path)
+			}
+		}
+	})
+}
+
+// TestCommandsExplainThemselves: every verb has its words, an example and its
+// exit status.
+func TestCommandsExplainThemselves(t *testing.T) {
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		for _, sub := range c.Commands() {
+			if sub.Name() == "help" || sub.Name() == "completion" || sub.Hidden {
+				continue
+			}
+			walk(sub)
+			if sub.Short == "" || sub.Example == "" {
+				t.Errorf("%s: wants Short and Example", sub.CommandPath())
+			}
+			if !strings.Contains(sub.Long, "Exit status") {
+				t.Errorf("%s: Long wants a paragraph 'Exit status: …'", sub.CommandPath())
+			}
+			if len(sub.Short) > 70 {
+				t.Errorf("%s: Short is longer than a line of the list of verbs", sub.CommandPath())
+			}
+		}
+	}
+	walk((&app{}).rootCmd())
+}
+
+// TestTreeFitsAModuleZip: go install module@version wants plain files with
+// plain names.
+func TestTreeFitsAModuleZip(t *testing.T) {
+	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && d.Name() == ".git" {
+			return filepath.SkipDir
+		}
+		rel := filepath.ToSlash(strings.TrimPrefix(path, "../../"))
+		if d.IsDir() || rel == ".git" {
+			return nil
+		}
+		if d.Type()&fs.ModeSymlink != 0 {
+			t.Errorf("%s is a symbolic link", rel)
+		}
+		if err := module.CheckFilePath(rel); err != nil {
+			t.Errorf("%s: %v", rel, err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// layer is one row of the architecture: what a package may import of ours, and
+// what it must never reach, with the reason.
+type layer struct {
+	pkg   string
+	may   []string // our packages, by direct import
+	never []string // standard library by direct import; "mod:" prefixes a module that must not even be reached through others
+	why   string
+}
+
+// pureStd is what a package of pure decisions never imports.
+var pureStd = []string{"os", "os/exec", "os/signal", "net", "net/http", "syscall", "io/fs", "io/ioutil"}
+
+// layers is the table that CONTRIBUTING shows. Imports only go down.
+var layers = []layer{
+	{"topology/finding", nil, append([]string{"io", "fmt"}, pureStd...), "one shape, no behaviour"},
+	{"topology", []string{"topology/finding"}, pureStd, "values and rules on them; the same Host gives the same answer anywhere"},
+	{"topology/pasted", []string{"topology", "topology/finding"}, pureStd, "text in, values out"},
+	{"topology/discover", []string{"topology", "topology/finding"}, []string{"os", "os/exec", "net"}, "reads any fs.FS and nothing else, so that fixtures, snapshots and machines are one path"},
+	{"topology/live", []string{"topology", "topology/finding", "topology/discover"}, nil, "the machine's own extras; never needed for a plan from a snapshot"},
+	{"profiles", []string{"topology/finding"}, []string{"os/exec", "net"}, "what a site knows; it never looks at a machine"},
+	{"profiles/qosconf", []string{"profiles", "topology/finding"}, pureStd, "a QoS plan as text for hosts and switches, and back"},
+	{"envgen", []string{"topology", "topology/finding", "profiles"}, pureStd, "decides; the same inputs give the same bytes"},
+	{"envgen/lint", []string{"envgen", "topology", "topology/finding", "profiles"}, pureStd, "reads scripts as text and runs nothing"},
+	{"launcher/hosts", []string{"topology/finding"}, pureStd, "environment and files come in as values"},
+	{"launcher/openfoam", []string{"topology/finding"}, pureStd, "case files come in as text"},
+	{"launcher/plan", []string{"envgen", "launcher/hosts", "launcher/openfoam", "profiles", "topology", "topology/finding"}, pureStd, "decides; starting is launcher's"},
+	{"launcher/watch", nil, pureStd, "judges what readers and samples give it"},
+	{"launcher/remote", nil, nil, "moves bytes and knows nothing of what they mean"},
+	{"launcher/remote/remotetest", []string{"launcher/remote"}, nil, "an ssh server for tests"},
+	{"launcher/preflight", []string{"envgen", "launcher/hosts", "profiles", "topology", "topology/finding"}, []string{"os", "os/exec", "net"}, "observes through the caller's Runner"},
+	{"launcher", []string{"envgen", "launcher/hosts", "launcher/plan", "launcher/watch"}, []string{"mod:github.com/spf13/cobra", "mod:golang.org/x/crypto"}, "processes, signals, files followed; it decides nothing"},
+	{"launcher/report", []string{
+		"envgen", "launcher/hosts", "launcher/plan", "launcher/preflight", "launcher/watch", "launcher/openfoam",
+		"profiles", "profiles/qosconf", "topology", "topology/finding", "topology/pasted",
+	}, []string{"os", "os/exec", "net"}, "shows; last and alone"},
+	{"testdata/hosts", nil, nil, "the machines of the tests and the demo, embedded"},
+	{"testdata/realdata", nil, nil, "finds the real data beside the checkout"},
+}
+
+// homes says where a third-party module may be imported from. Tests are free.
+var homes = map[string]string{
+	"github.com/spf13/cobra":           "cmd/fabrun",
+	"github.com/spf13/pflag":           "cmd/fabrun",
+	"github.com/BurntSushi/toml":       "profiles",
+	"github.com/jaypipes/ghw":          "topology/live",
+	"github.com/Mellanox/rdmamap":      "topology/live",
+	"github.com/NVIDIA/go-nvml":        "cmd/fabrun-nvml",
+	"golang.org/x/crypto":              "launcher/remote",
+	"github.com/kevinburke/ssh_config": "launcher/remote",
+	"mvdan.cc/sh/v3":                   "envgen/lint",
+}
+
+type listedPackage struct {
+	ImportPath string
+	Imports    []string
+	Deps       []string
+}
+
+func goList(t *testing.T) []listedPackage {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Imports,Deps", "fabrun/...", "fabrun/testdata/hosts", "fabrun/testdata/realdata")
+	cmd.Dir = "../.."
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, stderr.String())
+	}
+	var pkgs []listedPackage
+	dec := json.NewDecoder(bytes.NewReader(out))
+	for {
+		var p listedPackage
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return pkgs
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		pkgs = append(pkgs, p)
+	}
+}
+
+// TestLayers holds the table above against what the packages import.
+func TestLayers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("asks the go command")
+	}
+	for _, p := range goList(t) {
+		name := strings.TrimPrefix(p.ImportPath, "fabrun/")
+		isCmd := strings.HasPrefix(name, "cmd/") || strings.HasPrefix(name, "testdata/lab") || strings.HasPrefix(name, "testdata/bench")
+		i := slices.IndexFunc(layers, func(l layer) bool { return l.pkg == name })
+		if i < 0 && !isCmd {
+			t.Errorf("%s has no row in the layer table: what may it import, and why?", name)
+			continue
+		}
+		for _, imp := range p.Imports {
+			if own, ok := strings.CutPrefix(imp, "fabrun/"); ok {
+				if strings.HasPrefix(own, "cmd/") {
+					t.Errorf("%s imports %s: nothing imports a command", name, own)
+				} else if !isCmd && !slices.Contains(layers[i].may, own) {
+					t.Errorf("%s imports %s, which its row does not allow (%s)", name, own, layers[i].why)
+				}
+				continue
+			}
+			if !isCmd && slices.Contains(layers[i].never, imp) {
+				t.Errorf("%s imports %s: never (%s)", name, imp, layers[i].why)
+			}
+			for module, home := range homes {
+				if (imp == module || strings.HasPrefix(imp, module+"/")) && name != home && !strings.HasPrefix(name, home+"/") {
+					t.Errorf("%s imports %s, whose home is %s", name, imp, home)
+				}
+			}
+		}
+		if isCmd {
+			continue
+		}
+		for _, never := range layers[i].never {
+			if module, ok := strings.CutPrefix(never, "mod:"); ok {
+				for _, d := range p.Deps {
+					if strings.HasPrefix(d, module) {
+						t.Errorf("%s reaches %s: never (%s)", name, d, layers[i].why)
+					}
+				}
+			}
+		}
+	}
+}
