@@ -50,10 +50,13 @@ fuzz: ## every fuzz target for FUZZTIME each
 	  done; \
 	done
 
+bench: build ## fabrun beside its peers, in one run (N=20 runs each)
+	$(GO) run ./testdata/bench -fabrun bin/fabrun -n $${N:-20}
+
 realdata: ## how many truths of the real data are met, per kind
 	@$(GO) test -count=1 -v -run Realdata ./... 2>&1 | grep -E 'realdata:|^--- (FAIL|SKIP)' | sed 's/^ *[a-z_]*\.go:[0-9]*: //'
 
 needs-gcc:
 	@command -v gcc >/dev/null && echo '#include <stdlib.h>' | gcc -E - >/dev/null 2>&1 || testdata/tools/need gcc libc6-dev
 
-.PHONY: help build test check fmt vet staticcheck tidy static docs docs-check golden fuzz realdata needs-gcc
+.PHONY: help build test check fmt vet staticcheck tidy static docs docs-check golden fuzz bench realdata needs-gcc

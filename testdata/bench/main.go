@@ -1,0 +1,218 @@
+// Command bench times fabrun beside the programs it is compared with, in the
+// same run on the same machine, and prints medians and ratios. It judges
+// nothing: whoever reads it does.
+//
+//	go run ./testdata/bench -fabrun bin/fabrun [-n 20] [name…]
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// race is one comparison: ours first, then the peers.
+type race struct {
+	name  string
+	bar   string // what the design promises
+	prep  func(dir, fabrun string) error
+	lanes []lane
+	n     int // runs a lane; 0 is the flag's
+}
+
+// lane is one contestant. {dir} and {fabrun} are replaced in its argv; a lane
+// whose program is missing is said to be so.
+type lane struct {
+	name  string
+	argv  []string
+	env   []string
+	bytes int64 // when the rate counts
+}
+
+const mib = 1 << 20
+
+func races() []race {
+	return []race{
+		{
+			name: "plan", bar: "≤ 5 ms and under lstopo on its own cached XML",
+			prep: func(dir, fabrun string) error {
+				out, err := exec.Command("lstopo", "--of", "xml").Output()
+				if err != nil {
+					return fmt.Errorf("lstopo --of xml: %w", err)
+				}
+				return os.WriteFile(filepath.Join(dir, "lstopo.xml"), out, 0o600)
+			},
+			lanes: []lane{
+				{name: "fabrun plan --from 8x10 snapshot", argv: []string{"{fabrun}", "plan", "--from", "testdata/hosts/dgx-roce-8x8.snap", "--profile", "roce-dscp26", "--", "torchrun", "train.py"}},
+				{name: "lstopo -i its XML", argv: []string{"lstopo", "-i", "{dir}/lstopo.xml", "--of", "console"}},
+				{name: "true", argv: []string{"true"}},
+			},
+		},
+		{
+			name: "rank", bar: "≤ 4 ms over bare true",
+			lanes: []lane{
+				{name: "fabrun rank -- true", argv: []string{"{fabrun}", "rank", "--", "true"}, env: []string{"OMPI_COMM_WORLD_LOCAL_RANK=0", "OMPI_COMM_WORLD_LOCAL_SIZE=2"}},
+				{name: "hwloc-bind core:0 -- true", argv: []string{"hwloc-bind", "core:0", "--", "true"}},
+				{name: "true", argv: []string{"true"}},
+			},
+		},
+		{
+			name: "hosts", bar: "100,000 names ≤ 10 ms inside; nodeset took 239",
+			lanes: []lane{
+				{name: "fabrun hosts --list", argv: []string{"{fabrun}", "hosts", "--list", "node[000001-100000]"}},
+				{name: "nodeset -e", argv: []string{"nodeset", "-e", "node[000001-100000]"}},
+				{name: "scontrol show hostnames", argv: []string{"scontrol", "show", "hostnames", "node[000001-060000]"}},
+			},
+		},
+		{
+			name: "watch-ordinary", bar: "≥ 0.8 of cat|cat|cat, above tee and grep -c", n: 5,
+			prep: func(dir, _ string) error { return ordinary(filepath.Join(dir, "ordinary"), 1000*mib) },
+			lanes: []lane{
+				{name: "fabrun run -- cat FILE", argv: []string{"sh", "-c", "{fabrun} run --profile none -- cat {dir}/ordinary | cat >/dev/null"}, env: []string{"NCCL_DEBUG=INFO"}, bytes: 1000 * mib},
+				{name: "cat FILE | cat | cat", argv: []string{"sh", "-c", "cat {dir}/ordinary | cat | cat >/dev/null"}, bytes: 1000 * mib},
+				{name: "cat FILE | tee", argv: []string{"sh", "-c", "cat {dir}/ordinary | tee /dev/null >/dev/null"}, bytes: 1000 * mib},
+				{name: "cat FILE | grep -c", argv: []string{"sh", "-c", "cat {dir}/ordinary | grep -c 'NCCL INFO'; true"}, bytes: 1000 * mib},
+			},
+		},
+		{
+			name: "watch-nccl", bar: "≥ 300 MB/s of pure NCCL INFO", n: 5,
+			prep: func(dir, _ string) error { return nccl(filepath.Join(dir, "nccl"), 300*mib) },
+			lanes: []lane{
+				{name: "fabrun run -- cat FILE", argv: []string{"sh", "-c", "{fabrun} run --profile none -- cat {dir}/nccl | cat >/dev/null"}, env: []string{"NCCL_DEBUG=INFO"}, bytes: 300 * mib},
+				{name: "cat FILE | cat | cat", argv: []string{"sh", "-c", "cat {dir}/nccl | cat | cat >/dev/null"}, bytes: 300 * mib},
+				{name: "cat FILE | grep -c", argv: []string{"sh", "-c", "cat {dir}/nccl | grep -c 'NCCL INFO'; true"}, bytes: 300 * mib},
+			},
+		},
+	}
+}
+
+// fill writes about size bytes made of lines(i).
+func fill(path string, size int, line func(b *bytes.Buffer, i int)) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	for i := 0; size > 0; i++ {
+		line(&b, i)
+		if b.Len() > mib {
+			size -= b.Len()
+			if _, err := b.WriteTo(f); err != nil {
+				return err
+			}
+		}
+	}
+	return f.Close()
+}
+
+func ordinary(path string, size int) error {
+	return fill(path, size, func(b *bytes.Buffer, i int) {
+		fmt.Fprintf(b, "step %7d | loss %.5f | lr 3.0e-04 | %d tokens/s | grad norm %.3f | mem 61.2 GB\n", i, 11.0/float64(1+i%977), 41000+i%512, float64(i%89)/17)
+	})
+}
+
+func nccl(path string, size int) error {
+	return fill(path, size, func(b *bytes.Buffer, i int) {
+		fmt.Fprintf(b, "gpu%02d:%d:%d [%d] NCCL INFO Channel %02d/0 : %d[%d] -> %d[%d] [send] via NET/IB/%d/GDRDMA\n", i%8, 41000+i%64, 42000+i%64, i%8, i%32, i%64, i%8, (i+1)%64, (i+1)%8, i%8)
+	})
+}
+
+func main() {
+	fabrun := flag.String("fabrun", "bin/fabrun", "the static `binary`")
+	n := flag.Int("n", 20, "runs of each contestant")
+	flag.Parse()
+	if err := bench(*fabrun, *n, flag.Args(), os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func bench(fabrun string, n int, only []string, w io.Writer) error {
+	fabrun, err := filepath.Abs(fabrun)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "fabrun-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	for _, r := range races() {
+		if len(only) > 0 && !slices.Contains(only, r.name) {
+			continue
+		}
+		fmt.Fprintf(w, "%s (%s)\n", r.name, r.bar)
+		if r.prep != nil {
+			if err := r.prep(dir, fabrun); err != nil {
+				fmt.Fprintf(w, "  not run: %v\n", err)
+				continue
+			}
+		}
+		runs := n
+		if r.n > 0 {
+			runs = r.n
+		}
+		times := make([][]time.Duration, len(r.lanes))
+		fails := make([]error, len(r.lanes))
+		// Interleaved, so that whatever else the machine does hits all alike.
+		for range runs + 1 {
+			for i, l := range r.lanes {
+				d, err := once(l, dir, fabrun)
+				if err != nil {
+					fails[i] = err
+				}
+				times[i] = append(times[i], d)
+			}
+		}
+		var first time.Duration
+		for i, l := range r.lanes {
+			if fails[i] != nil {
+				fmt.Fprintf(w, "  %-34s failed: %v\n", l.name, fails[i])
+				continue
+			}
+			ts := times[i][1:] // the first warms the caches
+			slices.Sort(ts)
+			med := ts[len(ts)/2]
+			if i == 0 {
+				first = med
+			}
+			fmt.Fprintf(w, "  %-34s median %8.2f ms  min %8.2f  max %8.2f", l.name, ms(med), ms(ts[0]), ms(ts[len(ts)-1]))
+			if l.bytes > 0 {
+				fmt.Fprintf(w, "  %7.0f MB/s", float64(l.bytes)/1e6/med.Seconds())
+			}
+			if i > 0 && first > 0 {
+				fmt.Fprintf(w, "  (ours takes %.2f of it)", float64(first)/float64(med))
+			}
+			fmt.Fprintln(w)
+		}
+	}
+	return nil
+}
+
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+func once(l lane, dir, fabrun string) (time.Duration, error) {
+	argv := make([]string, len(l.argv))
+	for i, a := range l.argv {
+		argv[i] = strings.NewReplacer("{dir}", dir, "{fabrun}", fabrun).Replace(a)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Env = append(os.Environ(), l.env...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	start := time.Now()
+	if err := cmd.Run(); err != nil {
+		return 0, fmt.Errorf("%w %s", err, strings.TrimSpace(stderr.String()))
+	}
+	return time.Since(start), nil
+}
