@@ -1,6 +1,9 @@
 package topology
 
-import "net/netip"
+import (
+	"net/netip"
+	"time"
+)
 
 // Host is one machine. Slices are sorted (PCI by address, HCAs and netdevs by
 // natural name order, GPUs by PCI address), so equal machines are equal values.
@@ -17,6 +20,7 @@ type Host struct {
 	HCAs    []HCA
 	Netdevs []Netdev
 	Routes  []Route
+	Rules   []RouteRule // policy routing, by priority
 	Limits  Limits
 	Modules []Module // loaded kernel modules that matter here; nil unknown
 
@@ -29,6 +33,7 @@ type Host struct {
 	Env         []EnvVar     // allow-listed variables of the environment, in name order
 	ConfigFiles []ConfigFile // nccl.conf, ucx.conf, MCA files, with their text
 	Counters    []CounterSample
+	Opinions    []Opinion // what ghw and rdmamap say, where they were asked
 
 	Source     string       // "live", "snapshot", "root", "nccl-xml"
 	Hidden     string       // why the PCI topology cannot be trusted ("flat tree of a virtual machine"); "" trusted
@@ -96,6 +101,7 @@ type PCIDevice struct {
 	IOMMUGroup string
 	// SwitchPeers are Broadcom PEX virtual switch links (sys/kernel/pci_switch_link).
 	SwitchPeers []string
+	Name        string // vendor and product as a PCI ID database has them; "" unknown
 	Port        string // PCIe port type where known: "root", "upstream", "downstream", "endpoint"; "" unknown
 }
 
@@ -120,7 +126,10 @@ type GPU struct {
 	// CUDAVersion and Capability come from NVML; "" unknown.
 	Driver     string
 	Capability string // "9.0"
-	DeviceNode *bool  // dev/nvidia<N> there
+	DeviceNode *bool  // dev/nvidia<minor> there
+	Minor      *int   // the <minor> of its device node, from NVML; nil unknown
+	// NoP2P lists the PCI addresses of the GPUs that it cannot read directly.
+	NoP2P []string
 }
 
 // MIG is one MIG instance.
@@ -287,6 +296,16 @@ type Route struct {
 	Src    netip.Addr
 }
 
+// RouteRule is one policy routing rule (ip rule): it chooses a table.
+type RouteRule struct {
+	Priority int
+	From     netip.Prefix // invalid: any
+	To       netip.Prefix // invalid: any
+	In       string       // iif; "" any
+	Out      string       // oif; "" any
+	Table    int
+}
+
 // Limits are the limits of the process that looked (proc/self/limits) and of the machine.
 type Limits struct {
 	MemlockSoft *uint64 // bytes; ^uint64(0) unlimited
@@ -368,8 +387,18 @@ type ConfigFile struct {
 
 // CounterSample is a set of counters of one device at one time.
 type CounterSample struct {
-	Device string // "mlx5_0:1" or a netdev name
+	Device string    // "mlx5_0:1" or a netdev name
+	At     time.Time // when they were read; zero unknown
 	Values map[string]int64
+}
+
+// Opinion is what another library says of a device: never a source of a plan,
+// but a name for people and a check of what the file tree says.
+type Opinion struct {
+	Source    string // "ghw", "rdmamap"
+	Subject   string // PCI address, HCA or netdev name
+	Attribute string // "name", "numa", "driver", "netdev", "chardevs", "pci"
+	Value     string
 }
 
 // Unreadable is a path that is there but could not be read: a fact, not a gap.
