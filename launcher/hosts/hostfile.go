@@ -1,0 +1,624 @@
+package hosts
+
+import (
+	"bytes"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"fabrun/topology/finding"
+)
+
+// Dialect is the syntax of one tool's hostfile. They have no common form.
+type Dialect string
+
+// The dialects.
+const (
+	AnyDialect Dialect = ""          // read only: whatever a line plainly means in any of them
+	Plain      Dialect = "plain"     // names or node list expressions, also name:slots
+	OpenMPI    Dialect = "openmpi"   // host slots=N max_slots=M
+	MPICH      Dialect = "mpich"     // host:N
+	Intel      Dialect = "intel"     // host:N, the form of -machinefile
+	DeepSpeed  Dialect = "deepspeed" // host slots=N, exactly one per host
+	Horovod    Dialect = "horovod"   // host slots=N
+)
+
+// Dialects are the syntaxes that Format writes, in the order of its help.
+var Dialects = []Dialect{OpenMPI, MPICH, Intel, DeepSpeed, Horovod, Plain}
+
+// attribute is what a key of a hostfile line means.
+type attribute int
+
+const (
+	attrSlots attribute = iota
+	attrMaxSlots
+	attrUser
+	attrPort
+	attrIgnored // known to the tool, of no use here
+)
+
+// dialectRules is how a tool reads a line.
+type dialectRules struct {
+	cComments bool // /* … */ and //
+	colon     bool // host:N
+	exprs     bool // several hosts in a line, node list expressions
+	exclude   bool // ^host, +n0
+	userAt    bool // user@host
+	spaced    bool // slots = N
+	keys      map[string]attribute
+}
+
+// openMPIKeys are the keywords of v4.1's orte/util/hostfile/hostfile_lex.l,
+// which PRRTE (Open MPI 5) kept.
+var openMPIKeys = map[string]attribute{
+	"slots": attrSlots, "count": attrSlots, "cpu": attrSlots,
+	"slots-max": attrMaxSlots, "slots_max": attrMaxSlots, "max-slots": attrMaxSlots, "max_slots": attrMaxSlots,
+	"cpu-max": attrMaxSlots, "cpu_max": attrMaxSlots, "max-cpu": attrMaxSlots, "max_cpu": attrMaxSlots,
+	"count-max": attrMaxSlots, "count_max": attrMaxSlots, "max-count": attrMaxSlots, "max_count": attrMaxSlots,
+	"username": attrUser, "user-name": attrUser, "user_name": attrUser, "port": attrPort,
+	"boards": attrIgnored, "sockets": attrIgnored, "sockets_per_board": attrIgnored, "sockets-per-board": attrIgnored,
+	"cores": attrIgnored, "cores_per_socket": attrIgnored, "cores-per-socket": attrIgnored, "cpu_set": attrIgnored, "cpu-set": attrIgnored,
+}
+
+// hydraKeys are what Hydra takes behind a host (src/pm/hydra/lib/utils/args.c);
+// anything else aborts it.
+var hydraKeys = map[string]attribute{"binding": attrIgnored, "user": attrUser}
+
+var slotsKey = map[string]attribute{"slots": attrSlots}
+
+func rulesOf(d Dialect) (dialectRules, bool) {
+	switch d {
+	case AnyDialect:
+		keys := make(map[string]attribute, len(openMPIKeys)+len(hydraKeys))
+		for _, m := range []map[string]attribute{openMPIKeys, hydraKeys} {
+			for k, v := range m {
+				keys[k] = v
+			}
+		}
+		return dialectRules{cComments: true, colon: true, exprs: true, exclude: true, userAt: true, spaced: true, keys: keys}, true
+	case Plain:
+		return dialectRules{colon: true, exprs: true}, true
+	case OpenMPI:
+		return dialectRules{cComments: true, exclude: true, userAt: true, spaced: true, keys: openMPIKeys}, true
+	case MPICH:
+		return dialectRules{colon: true, keys: hydraKeys}, true
+	case Intel:
+		return dialectRules{colon: true, keys: hydraKeys}, true
+	case DeepSpeed, Horovod:
+		return dialectRules{keys: slotsKey}, true
+	}
+	return dialectRules{}, false
+}
+
+// ParseHostfile reads a hostfile as the tool of its dialect would. What that
+// tool refuses is an error with its line; what it silently drops or reads
+// otherwise than people expect is a Finding. Repeated hosts add their slots.
+func ParseHostfile(text []byte, d Dialect) (Allocation, error) {
+	rules, ok := rulesOf(d)
+	if !ok {
+		return Allocation{}, fmt.Errorf("unknown hostfile dialect %s", quote(string(d)))
+	}
+	a := Allocation{}
+	if rules.cComments {
+		text = blankComments(text)
+	}
+	var all []Host
+	err := eachLine(text, func(n int, line string) error {
+		if i := strings.IndexByte(line, '#'); i >= 0 {
+			line = line[:i]
+		}
+		hosts, err := parseHostLine(&a, line, n, d, rules)
+		if err != nil {
+			return fmt.Errorf("line %d: %w", n, err)
+		}
+		if all = append(all, hosts...); len(all) > maxNames {
+			return fmt.Errorf("line %d: more than %d hosts", n, maxNames)
+		}
+		return nil
+	})
+	if err != nil {
+		return Allocation{}, err
+	}
+	all = slices.DeleteFunc(all, func(h Host) bool { return slices.Contains(a.Exclude, h.Name) })
+	if len(all) == 0 && len(a.Relative) == 0 && len(a.Exclude) == 0 {
+		return Allocation{}, ErrNoHosts
+	}
+	var repeated []string
+	a.Hosts, repeated = merge(all)
+	if len(repeated) > 0 {
+		switch d {
+		case DeepSpeed:
+			return Allocation{}, fmt.Errorf("%s is there twice: deepspeed wants each host once", quote(repeated[0]))
+		case Intel:
+			a.Findings = append(a.Findings, finding.Finding{
+				ID: "hosts.intel-repeated", Severity: finding.Warning, Host: repeated[0], Subject: "hostfile",
+				Seen: "a host is named more than once", Wanted: "host:N",
+				Why:  "Intel MPI's -hostfile uses a repeated host once; only -machinefile counts repeats",
+				Hint: "give the file with -machinefile, or write " + repeated[0] + ":N",
+			})
+		}
+	}
+	return a, nil
+}
+
+// blankComments overwrites /* … */ and // comments with blanks, so that lines keep
+// their numbers. A comment that is never closed ends with the text.
+func blankComments(text []byte) []byte {
+	if !bytes.Contains(text, []byte("/*")) && !bytes.Contains(text, []byte("//")) {
+		return text
+	}
+	out := bytes.Clone(text)
+	const (
+		code = iota
+		line
+		block
+	)
+	state := code
+	for i := 0; i < len(out); i++ {
+		next := byte(0)
+		if i+1 < len(out) {
+			next = out[i+1]
+		}
+		switch {
+		case out[i] == '\n':
+			if state == line {
+				state = code
+			}
+			continue
+		case state == code && out[i] == '#', state == code && out[i] == '/' && next == '/':
+			state = line
+		case state == code && out[i] == '/' && next == '*':
+			state = block
+			out[i+1] = ' '
+		case state == block && out[i] == '*' && next == '/':
+			state = code
+			out[i], out[i+1] = ' ', ' '
+			i++
+			continue
+		}
+		if state != code {
+			out[i] = ' '
+		}
+	}
+	return out
+}
+
+func parseHostLine(a *Allocation, line string, n int, d Dialect, rules dialectRules) ([]Host, error) {
+	if i := strings.IndexByte(line, '='); rules.spaced && i >= 0 {
+		line = tightenEquals(line)
+	}
+	words := strings.Fields(line)
+	if len(words) == 0 {
+		return nil, nil
+	}
+	head := words[0]
+	if rules.exprs && !slices.ContainsFunc(words, func(w string) bool { return strings.Contains(w, "=") }) && !strings.ContainsAny(line, "^+@") {
+		list, err := ParseList(strings.TrimSpace(line))
+		if err != nil {
+			return nil, err
+		}
+		return list.Hosts, nil
+	}
+	switch {
+	case head[0] == '^' && rules.exclude:
+		name := head[1:]
+		if !validName(name) {
+			return nil, fmt.Errorf("%s is not a host name", quote(name))
+		}
+		a.Exclude = append(a.Exclude, name)
+		return nil, nil
+	case head[0] == '+' && rules.exclude:
+		if _, _, err := parseRelative(head); err != nil {
+			return nil, err
+		}
+		a.Relative = append(a.Relative, head)
+		return nil, nil
+	case rules.exclude && head == "rank", rules.exclude && strings.HasPrefix(head, "rank="):
+		return nil, fmt.Errorf("%s begins a rankfile, which is not a hostfile", quote(head))
+	}
+	if rules.exprs && strings.Contains(head, "[") {
+		list, err := ParseList(head)
+		if err != nil {
+			return nil, err
+		}
+		for i := range list.Hosts {
+			if err := setAttributes(&list.Hosts[i], words[1:], d, rules); err != nil {
+				return nil, err
+			}
+		}
+		return list.Hosts, nil
+	}
+	h, err := parseHostWord(a, head, n, d, rules)
+	if err != nil {
+		return nil, err
+	}
+	if err := setAttributes(&h, words[1:], d, rules); err != nil {
+		return nil, err
+	}
+	return []Host{h}, nil
+}
+
+// setAttributes reads the KEY=VALUE words behind a host.
+func setAttributes(h *Host, words []string, d Dialect, rules dialectRules) error {
+	for _, w := range words {
+		key, value, ok := strings.Cut(w, "=")
+		if !ok {
+			return fmt.Errorf("%s behind host %s: wanted KEY=VALUE%s", quote(w), quote(h.Name), keysHint(d))
+		}
+		kind, known := rules.keys[key]
+		if !known {
+			return fmt.Errorf("%s does not know %s%s", toolOf(d), quote(w), keysHint(d))
+		}
+		if err := setAttribute(h, kind, key, value); err != nil {
+			return err
+		}
+	}
+	if h.MaxSlots != nil {
+		switch {
+		case h.Slots == nil:
+			h.Slots = h.MaxSlots
+		case *h.MaxSlots < *h.Slots:
+			return fmt.Errorf("max_slots=%d is below slots=%d of %s", *h.MaxSlots, *h.Slots, quote(h.Name))
+		}
+	}
+	if h.Slots == nil && (d == DeepSpeed || d == Horovod) {
+		return fmt.Errorf("%s has no slots: %s wants \"%s slots=N\"", quote(h.Name), toolOf(d), h.Name)
+	}
+	return nil
+}
+
+// tightenEquals removes the blanks around '=', which Open MPI's scanner skips.
+func tightenEquals(s string) string {
+	parts := strings.Split(s, "=")
+	for i := range parts {
+		if i > 0 {
+			parts[i] = strings.TrimLeft(parts[i], " \t\f\v")
+		}
+		if i < len(parts)-1 {
+			parts[i] = strings.TrimRight(parts[i], " \t\f\v")
+		}
+	}
+	return strings.Join(parts, "=")
+}
+
+// parseHostWord reads the first word of a line: [user@]host[:N].
+func parseHostWord(a *Allocation, w string, n int, d Dialect, rules dialectRules) (Host, error) {
+	h := Host{}
+	if user, host, ok := strings.Cut(w, "@"); ok {
+		if !rules.userAt {
+			return h, fmt.Errorf("%s: %s takes no user@host", quote(w), toolOf(d))
+		}
+		if err := setAttribute(&h, attrUser, "user", user); err != nil {
+			return h, err
+		}
+		w = host
+	}
+	if addr, err := netip.ParseAddr(w); err == nil {
+		h.Name, h.Address = w, addr.String()
+		return h, nil
+	}
+	name, count, colon := strings.Cut(w, ":")
+	if rest, ok := strings.CutPrefix(w, "["); ok {
+		inner, after, _ := strings.Cut(rest, "]")
+		addr, err := netip.ParseAddr(inner)
+		if err != nil || (after != "" && after[0] != ':') {
+			return h, fmt.Errorf("%s is not [ADDRESS] or [ADDRESS]:SLOTS", quote(w))
+		}
+		name, h.Address, colon, count = inner, addr.String(), after != "", strings.TrimPrefix(after, ":")
+	}
+	if !validName(name) {
+		return h, fmt.Errorf("%s is not a host name", quote(name))
+	}
+	h.Name = name
+	if addr, err := netip.ParseAddr(name); err == nil {
+		h.Address = addr.String()
+	}
+	if !colon {
+		return h, nil
+	}
+	slots, err := parseSlots(count)
+	switch {
+	case err != nil:
+		return h, fmt.Errorf("slots of %s: %w", quote(name), err)
+	case rules.colon:
+		h.Slots = &slots
+	case d == OpenMPI && h.Address != "":
+		a.Findings = append(a.Findings, finding.Finding{
+			ID: "hosts.openmpi-colon", Severity: finding.Warning, Host: name, Subject: fmt.Sprintf("hostfile line %d", n),
+			Seen: w, Wanted: fmt.Sprintf("%s slots=%d", name, slots),
+			Why:  "Open MPI drops a :N behind an address without a word, and takes the number of cores",
+			Hint: fmt.Sprintf("write %s slots=%d", name, slots),
+		})
+	default:
+		return h, fmt.Errorf("%s refuses %s: write \"%s slots=%d\"", toolOf(d), quote(w), name, slots)
+	}
+	return h, nil
+}
+
+func setAttribute(h *Host, kind attribute, key, value string) error {
+	switch kind {
+	case attrSlots, attrMaxSlots:
+		n, err := parseSlots(value)
+		if err != nil {
+			return fmt.Errorf("%s of %s: %w", key, quote(h.Name), err)
+		}
+		if kind == attrMaxSlots {
+			h.MaxSlots = &n
+		} else {
+			h.Slots = &n
+		}
+	case attrUser:
+		if !validName(value) || strings.Contains(value, ":") {
+			return fmt.Errorf("%s is not a user name", quote(value))
+		}
+		h.User = value
+	case attrPort:
+		n, err := strconv.ParseUint(value, 10, 16)
+		if err != nil || n == 0 {
+			return fmt.Errorf("%s is not a port", quote(value))
+		}
+		p := int(n)
+		h.Port = &p
+	}
+	return nil
+}
+
+// parseRelative reads +nK (the K-th host of the allocation), +e (all) and +e:K
+// (the first K that are free).
+func parseRelative(s string) (index int, count int, err error) {
+	bad := fmt.Errorf("%s: wanted +nINDEX, +e or +e:COUNT", quote(s))
+	switch {
+	case strings.HasPrefix(s, "+n"):
+		n, err := strconv.ParseUint(s[2:], 10, 20)
+		if err != nil {
+			return 0, 0, bad
+		}
+		return int(n), 1, nil
+	case s == "+e" || s == "+E":
+		return -1, maxNames, nil
+	case strings.HasPrefix(s, "+e:") || strings.HasPrefix(s, "+E:"):
+		n, err := strconv.ParseUint(s[3:], 10, 20)
+		if err != nil || n == 0 {
+			return 0, 0, bad
+		}
+		return -1, int(n), nil
+	}
+	return 0, 0, bad
+}
+
+func toolOf(d Dialect) string {
+	switch d {
+	case OpenMPI:
+		return "Open MPI"
+	case MPICH:
+		return "MPICH's Hydra"
+	case Intel:
+		return "Intel MPI"
+	case DeepSpeed:
+		return "deepspeed"
+	case Horovod:
+		return "horovodrun"
+	}
+	return "a hostfile"
+}
+
+func keysHint(d Dialect) string {
+	switch d {
+	case MPICH, Intel:
+		return " (slots are written host:N)"
+	case OpenMPI, DeepSpeed, Horovod:
+		return " (slots are written slots=N)"
+	}
+	return ""
+}
+
+// Narrow selects from a resource manager's allocation what a list or hostfile
+// names, with the manager's own spelling, and never more slots than the manager
+// gave. Names are compared as they are and then by what stands before the first
+// dot. A host that the manager did not give is an error that names it.
+func Narrow(base, selected Allocation) (Allocation, error) {
+	out := base
+	out.Source, out.Hosts = selected.Source, nil
+	out.Findings = slices.Concat(base.Findings, selected.Findings)
+	out.Relative, out.Exclude = nil, nil
+	find := nameFinder(base.Hosts)
+	excluded := make(map[int]bool)
+	for _, name := range selected.Exclude {
+		if i := find(name); i >= 0 {
+			excluded[i] = true
+		}
+	}
+	taken := make(map[int]bool)
+	take := func(i int, slots *int) {
+		if taken[i] || excluded[i] {
+			return
+		}
+		taken[i] = true
+		h := base.Hosts[i]
+		if slots != nil && (h.Slots == nil || *slots < *h.Slots) {
+			h.Slots = slots
+		}
+		out.Hosts = append(out.Hosts, h)
+	}
+	var unknown []string
+	for _, h := range selected.Hosts {
+		if i := find(h.Name); i >= 0 {
+			take(i, h.Slots)
+		} else {
+			unknown = append(unknown, h.Name)
+		}
+	}
+	if len(unknown) > 0 {
+		return Allocation{}, fmt.Errorf("%s: not in the %s allocation: %s (it has %s)",
+			selected.Source, base.Source, quote(Compress(unknown)), quote(Compress(base.Names())))
+	}
+	for _, r := range selected.Relative {
+		index, count, err := parseRelative(r)
+		if err != nil {
+			return Allocation{}, err
+		}
+		if index >= len(base.Hosts) {
+			return Allocation{}, fmt.Errorf("%s: %s: the %s allocation has only %d hosts", selected.Source, r, base.Source, len(base.Hosts))
+		}
+		if index >= 0 {
+			take(index, nil)
+			continue
+		}
+		for i := 0; i < len(base.Hosts) && count > 0; i++ {
+			if !taken[i] && !excluded[i] {
+				take(i, nil)
+				count--
+			}
+		}
+	}
+	if len(selected.Hosts) == 0 && len(selected.Relative) == 0 {
+		for i := range base.Hosts {
+			take(i, nil)
+		}
+	}
+	if len(out.Hosts) == 0 {
+		return Allocation{}, fmt.Errorf("%s: %w left of the %s allocation", selected.Source, ErrNoHosts, base.Source)
+	}
+	return out, nil
+}
+
+// nameFinder looks hosts up by name or, where that is unambiguous, by the part
+// before the first dot. It returns -1 for a stranger.
+func nameFinder(hosts []Host) func(string) int {
+	full, short := make(map[string]int, len(hosts)), make(map[string]int, len(hosts))
+	for i, h := range hosts {
+		full[h.Name] = i
+		s := shortName(h.Name)
+		if _, there := short[s]; there {
+			short[s] = -1
+		} else {
+			short[s] = i
+		}
+	}
+	return func(name string) int {
+		if i, ok := full[name]; ok {
+			return i
+		}
+		if i, ok := short[shortName(name)]; ok {
+			return i
+		}
+		return -1
+	}
+}
+
+// shortName is a name up to its first dot; addresses are left whole.
+func shortName(s string) string {
+	if _, err := netip.ParseAddr(s); err == nil {
+		return s
+	}
+	name, _, _ := strings.Cut(s, ".")
+	return name
+}
+
+// Check says what a launcher makes of these hosts otherwise than they are
+// written: names that Open MPI merges, addresses that a dialect cannot hold.
+func Check(a Allocation, d Dialect) []finding.Finding {
+	var out []finding.Finding
+	if d == OpenMPI {
+		first := make(map[string]string, len(a.Hosts))
+		for _, h := range a.Hosts {
+			s := shortName(h.Name)
+			other, there := first[s]
+			if !there {
+				first[s] = h.Name
+				continue
+			}
+			out = append(out, finding.Finding{
+				ID: "hosts.fqdn-merged", Severity: finding.Error, Host: h.Name, Subject: "hostfile",
+				Seen:   other + " and " + h.Name + " differ only in what follows the first dot",
+				Wanted: "names that differ before the first dot",
+				Why:    "Open MPI strips domains and takes both for one host",
+				Hint:   "set OMPI_MCA_orte_keep_fqdn_hostnames=1 (Open MPI 4) or PRTE_MCA_prte_keep_fqdn_hostnames=1 (5), or use addresses",
+			})
+		}
+	}
+	if d == MPICH || d == Intel {
+		for _, h := range a.Hosts {
+			if strings.Contains(h.Name, ":") {
+				out = append(out, finding.Finding{
+					ID: "hosts.hydra-ipv6", Severity: finding.Error, Host: h.Name, Subject: "hostfile",
+					Seen: "an IPv6 address", Wanted: "a name",
+					Why:  "Hydra cuts a line at the first ':' and would take the rest for slots",
+					Hint: "give the host a name in DNS or /etc/hosts and use that",
+				})
+			}
+		}
+	}
+	return out
+}
+
+// Format writes the hostfile of a dialect, one host per line in order. A host
+// whose slots are not known is written without a number, and the launcher
+// counts for itself; deepspeed and horovod have no such form.
+func Format(a Allocation, d Dialect) (string, error) {
+	if len(a.Hosts) == 0 {
+		return "", ErrNoHosts
+	}
+	var b strings.Builder
+	for _, h := range a.Hosts {
+		if !validName(h.Name) {
+			return "", fmt.Errorf("%s is not a host name", quote(h.Name))
+		}
+		b.WriteString(h.Name)
+		switch d {
+		case OpenMPI:
+			if h.Slots != nil {
+				fmt.Fprintf(&b, " slots=%d", *h.Slots)
+			}
+			if h.MaxSlots != nil {
+				fmt.Fprintf(&b, " max_slots=%d", *h.MaxSlots)
+			}
+			if h.User != "" {
+				b.WriteString(" username=" + h.User)
+			}
+			if h.Port != nil {
+				fmt.Fprintf(&b, " port=%d", *h.Port)
+			}
+		case MPICH, Intel:
+			if strings.Contains(h.Name, ":") {
+				return "", fmt.Errorf("%s: %s cannot hold IPv6 addresses in a hostfile", quote(h.Name), toolOf(d))
+			}
+			if h.Slots != nil {
+				fmt.Fprintf(&b, ":%d", *h.Slots)
+			}
+			if h.User != "" {
+				b.WriteString(" user=" + h.User)
+			}
+		case DeepSpeed, Horovod:
+			if h.Slots == nil {
+				return "", fmt.Errorf("%s: %s wants a number of slots for every host", quote(h.Name), toolOf(d))
+			}
+			fmt.Fprintf(&b, " slots=%d", *h.Slots)
+		case Plain:
+		default:
+			return "", fmt.Errorf("unknown hostfile dialect %s", quote(string(d)))
+		}
+		b.WriteByte('\n')
+	}
+	return b.String(), nil
+}
+
+// maxLine bounds a line of a file somebody else wrote.
+const maxLine = 1 << 20
+
+// eachLine calls f with every line, counted from 1, without its line end.
+func eachLine(text []byte, f func(n int, line string) error) error {
+	n := 0
+	for line := range bytes.Lines(text) {
+		n++
+		if len(line) > maxLine {
+			return fmt.Errorf("line %d is longer than %d bytes", n, maxLine)
+		}
+		if err := f(n, strings.TrimRight(string(line), "\r\n")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
