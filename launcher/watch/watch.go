@@ -1,6 +1,9 @@
 package watch
 
-import "time"
+import (
+	"sync"
+	"time"
+)
 
 // Event is one thing that happened, said once per cause and not per rank.
 type Event struct {
@@ -13,6 +16,16 @@ type Event struct {
 	Text     string    `json:"text"`            // one sentence: what happened, what to do
 	Line     string    `json:"line,omitempty"`  // the line it was read from, cut to a bounded length
 }
+
+// Severities of an Event.
+const (
+	SeverityError   = "error"
+	SeverityWarning = "warning"
+	SeverityNote    = "note"
+)
+
+// SchemaVerdict names the JSON of a Verdict.
+const SchemaVerdict = "fabrun/watch/v1"
 
 // Verdict is what a log, or a running job, says about its transport. Its JSON
 // is an interface (schema fabrun/watch/v1).
@@ -27,10 +40,60 @@ type Verdict struct {
 	Devices             []string `json:"devices"`
 	RanksSeen           *int     `json:"ranks_seen"`
 	NRanks              *int     `json:"nranks"`
+	NNodes              *int     `json:"nnodes"`
 	Fallback            *bool    `json:"fallback"` // nil: the log cannot tell
 	Cause               *string  `json:"cause"`
 	Intentional         bool     `json:"intentional"` // the user chose that transport
 	FatalErrors         []string `json:"fatal_errors"`
 	Events              []Event  `json:"events"`
 	Sentence            string   `json:"sentence"` // the verdict in one sentence, with the fix
+}
+
+// Options of a Watcher. The zero value reads a file that is already written.
+type Options struct {
+	// OnEvent is called for each new event, in the goroutine that wrote the
+	// bytes, with the Watcher locked: it must not call back.
+	OnEvent func(Event)
+	// Now stamps events; nil leaves their time zero (a file is read, not a job).
+	Now func() time.Time
+	// Host is where bytes come from whose lines do not name a host.
+	Host string
+}
+
+// Watcher gathers what any number of streams and files of one job say.
+// Its memory does not grow with the length of what it reads; it grows with the
+// number of processes, up to a bound.
+type Watcher struct {
+	mu  sync.Mutex
+	opt Options
+	st  state
+}
+
+// New returns a Watcher that has seen nothing.
+func New(opt Options) *Watcher {
+	w := &Watcher{opt: opt}
+	w.st.init(opt)
+	return w
+}
+
+// Verdict says what the Watcher has seen so far.
+func (w *Watcher) Verdict() Verdict {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.st.verdict()
+}
+
+// Events returns what happened so far, oldest first.
+func (w *Watcher) Events() []Event {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append([]Event(nil), w.st.events...)
+}
+
+// elide notes that lines were left out, as people do with "..." in what they
+// quote: then nothing can be counted.
+func (w *Watcher) elide() {
+	w.mu.Lock()
+	w.st.elided = true
+	w.mu.Unlock()
 }

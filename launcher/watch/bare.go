@@ -1,0 +1,165 @@
+package watch
+
+import (
+	"bytes"
+	"strings"
+)
+
+// barePattern is something said in a line without an NCCL prefix: by UCX, MPI,
+// libfabric, torch or nccl-tests, or by NCCL in a log whose prefixes are gone.
+// do returns true when the line has been dealt with.
+type barePattern struct {
+	id   string
+	mark []byte
+	do   func(*state, *message) bool
+}
+
+// barePatterns is the explicit list, in the order in which they are tried.
+var barePatterns = []barePattern{
+	{"ucx", []byte(" UCX  "), (*state).ucxLine},
+
+	{"nccl-version", []byte("NCCL version "), (*state).bareVersion},
+	{"rccl-version", []byte("RCCL version"), (*state).bareVersion},
+	{"nccl-tests-rank", []byte("Rank "), (*state).testsRank},
+	{"torch-nccl", []byte("ProcessGroupNCCL"), (*state).torchNCCL},
+	{"nccl-failure", []byte("Test NCCL failure"), (*state).ncclFailure},
+	{"torch-nccl-error", []byte("NCCL error"), (*state).torchError},
+
+	{"openmpi-no-pml", []byte("No components were able to be opened in the pml framework"), (*state).openmpiNoPML},
+	{"openmpi-pml", []byte("PML "), (*state).openmpiPML},
+	{"openmpi-select", []byte("select: component "), (*state).openmpiSelect},
+	{"openmpi-bml", []byte("mca: bml: Using "), (*state).openmpiBML},
+	{"openmpi-btl-tcp", []byte("[btl_tcp_"), (*state).openmpiBTL},
+	{"openmpi-tcp-connect", []byte("Open MPI failed to TCP connect"), (*state).openmpiTCPConnect},
+	{"openmpi-ucx", []byte("pml_ucx"), (*state).openmpiUCX},
+	{"openmpi-version", []byte("Open MPI) "), (*state).openmpiVersion},
+	{"mpi-abort", []byte("MPI_ABORT was invoked"), (*state).mpiAbort},
+	{"intel", []byte("MPI startup():"), (*state).intelStartup},
+	{"mvapich", []byte("MVAPICH"), (*state).mvapich},
+	{"libfabric", []byte("libfabric:"), (*state).libfabricLine},
+
+	{"env-assignment", []byte("NCCL_"), (*state).envDump},
+	{"bare-nccl", []byte(""), (*state).bareNCCL},
+}
+
+func (st *state) bareVersion(m *message) bool {
+	st.library("nccl")
+	i := bytes.Index(m.text, []byte("CCL version"))
+	v := message{proc: m.proc, rank: m.rank, text: m.text[i-1:], arg: bytes.TrimLeft(m.text[i+len("CCL version"):], " :"), raw: m.raw}
+	st.versionLine(&v)
+	// Torch names the version in the line of its watchdog.
+	return !bytes.Contains(m.text, []byte("ProcessGroupNCCL")) && !bytes.Contains(m.text, []byte("NCCL error"))
+}
+
+// testsRank reads the header of nccl-tests:
+// '#  Rank  0 Group  0 Pid  880 on node1 device  0 [0xa4] NVIDIA …'.
+func (st *state) testsRank(m *message) bool {
+	if m.text[0] != '#' {
+		return false
+	}
+	r, rest := leadingInt(bytes.TrimLeft(m.arg, " "))
+	_, host, ok := strings.Cut(string(rest), " on ")
+	if r < 0 || !ok || len(st.tests) >= maxProcs {
+		return false
+	}
+	host, _, ok = strings.Cut(strings.TrimSpace(host), " ")
+	if !ok {
+		return false
+	}
+	st.tests[r] = host
+	return true
+}
+
+func (st *state) torchNCCL(m *message) bool {
+	st.library("nccl")
+	switch {
+	case bytes.Contains(m.text, []byte("Watchdog caught collective operation timeout")):
+		st.failed("nccl-timeout", "A collective did not end in torch's time limit: one rank is missing, late or dead; the rank whose last collective differs is the suspect.", m)
+	case bytes.Contains(m.text, []byte("taking the entire process down")), bytes.Contains(m.text, []byte("watchdog thread terminated with exception")):
+		st.secondary("torch-watchdog", "Torch's watchdog ended the process after an NCCL error.", m)
+	}
+	return true
+}
+
+func (st *state) torchError(m *message) bool {
+	st.library("nccl")
+	return true
+}
+
+func (st *state) ncclFailure(m *message) bool {
+	st.library("nccl")
+	st.secondary("nccl-failed", "NCCL returned an error to the program: "+shown(m.text), m)
+	return true
+}
+
+// envDump reads settings where a log shows them: 'NCCL_NET=Socket' of an env
+// dump, 'export NCCL_IB_DISABLE=1' of a traced script, '-x NCCL_NET=IB' of an
+// mpirun line. They say what was wanted, not what happened.
+func (st *state) envDump(m *message) bool {
+	t := m.text
+	found := false
+	for len(t) > 0 && len(t) < 1<<14 {
+		i := bytes.Index(t, []byte("NCCL_"))
+		if i < 0 {
+			break
+		}
+		before := byte(' ')
+		if i > 0 {
+			before = t[i-1]
+		}
+		t = t[i:]
+		eq := bytes.IndexByte(t, '=')
+		if eq < 0 || eq > 64 {
+			break
+		}
+		name := string(t[:eq])
+		if (before == ' ' || before == '\'' || before == '"') && isEnvName(name) {
+			value := strings.Trim(word(t[eq+1:]), "'\"")
+			st.setEnv(name, value)
+			found = true
+		}
+		t = t[eq+1:]
+	}
+	return found && !bytes.Contains(m.text, []byte("NET/"))
+}
+
+func isEnvName(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		if (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// bareNCCL reads NCCL's own text where its prefix is missing: excerpts, the
+// tails of overwritten lines, and what torch quotes as "Last error".
+func (st *state) bareNCCL(m *message) bool {
+	t := m.text
+	if i := bytes.Index(t, viaMark); i >= 0 && bytes.HasPrefix(t[i+len(viaMark):], []byte("NET/")) {
+		st.library("nccl")
+		st.via(m, t[i+len(viaMark):])
+		return true
+	}
+	if bytes.HasPrefix(t, []byte("NET/")) || bytes.HasPrefix(t, []byte("Using network ")) {
+		st.library("nccl")
+		v := *m
+		v.warn = bytes.Contains(t, []byte("Got completion"))
+		st.message(&v)
+		return true
+	}
+	// 'Channel 00 -> NET/IB/0/GDRDMA', the short form that people quote.
+	if bytes.HasPrefix(t, []byte("Channel ")) {
+		for {
+			i := bytes.Index(t, []byte("-> NET/"))
+			if i < 0 {
+				break
+			}
+			t = t[i+len("-> NET/"):]
+			st.library("nccl")
+			st.viaNet(m, t)
+		}
+	}
+	return true
+}

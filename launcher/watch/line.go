@@ -1,0 +1,243 @@
+package watch
+
+import (
+	"bytes"
+	"strconv"
+)
+
+// message is one thing a library said: an NCCL message with its prefix taken
+// off, or a whole line that has none.
+type message struct {
+	proc  *proc  // who said it; nil where the line does not tell
+	rank  int    // rank of a launcher's or torch's tag; -1 unknown
+	warn  bool   // NCCL WARN
+	nccl  bool   // an NCCL prefix was there
+	clean bool   // the prefix stood at the start of the line: its host can be trusted
+	text  []byte // the message
+	arg   []byte // what follows the pattern's text
+	raw   []byte // the line
+}
+
+// segment is where one NCCL prefix stands in a line. Several processes that
+// write one file at once overwrite each other's bytes, so one line may hold
+// several, each cut off where the next begins.
+type segment struct {
+	start, text     int // of the prefix, and of the message behind it
+	host            []byte
+	pid             uint32
+	warn, hasPrefix bool
+	clean           bool
+}
+
+var ncclMark = []byte("NCCL ")
+
+// segments appends the NCCL messages of line b.
+func segments(dst []segment, b []byte) []segment {
+	for at := 0; at < len(b); {
+		i := bytes.Index(b[at:], ncclMark)
+		if i < 0 {
+			break
+		}
+		i += at
+		at = i + len(ncclMark)
+		rest := b[at:]
+		warn := false
+		switch {
+		case bytes.HasPrefix(rest, []byte("INFO ")):
+			at += 5
+		case bytes.HasPrefix(rest, []byte("WARN ")):
+			warn = true
+			at += 5
+		case bytes.HasPrefix(rest, []byte("TRACE ")):
+			at += 6
+		case bytes.HasPrefix(rest, []byte("CALL ")):
+			at += 5
+		default:
+			continue
+		}
+		floor := 0
+		if len(dst) > 0 {
+			floor = dst[len(dst)-1].text
+		}
+		s := segment{start: i, text: at, warn: warn}
+		s.prefix(b, floor, i)
+		s.clean = s.hasPrefix && len(dst) == 0 && cleanStart(b[:s.start])
+		dst = append(dst, s)
+	}
+	return dst
+}
+
+// prefix reads 'host:pid:tid [dev] [file:line [(func)]] ' backwards from the
+// level word at end.
+func (s *segment) prefix(b []byte, floor, end int) {
+	p := b[floor:end]
+	for {
+		// "] " closes the device; a WARN has file, line and function behind it.
+		i := bytes.LastIndex(p, []byte("] "))
+		if i < 0 {
+			return
+		}
+		open := i - 1
+		for open >= 0 && (p[open] >= '0' && p[open] <= '9' || p[open] == '-') {
+			open--
+		}
+		if open < 1 || open == i-1 || p[open] != '[' || p[open-1] != ' ' {
+			p = p[:i]
+			continue
+		}
+		tid := digitsBefore(p, open-1)
+		if tid == open-1 || tid < 1 || p[tid-1] != ':' {
+			p = p[:i]
+			continue
+		}
+		pid := digitsBefore(p, tid-1)
+		if pid == tid-1 || pid < 1 || p[pid-1] != ':' {
+			p = p[:i]
+			continue
+		}
+		host := pid - 1
+		for host > 0 && isHostByte(p[host-1]) {
+			host--
+		}
+		if host == pid-1 {
+			return
+		}
+		n, err := strconv.ParseUint(string(p[pid:tid-1]), 10, 32)
+		if err != nil {
+			return
+		}
+		s.start, s.host, s.pid, s.hasPrefix = floor+host, p[host:pid-1], uint32(n), true
+		return
+	}
+}
+
+// digitsBefore returns where the digits that end at end begin.
+func digitsBefore(p []byte, end int) int {
+	i := end
+	for i > 0 && p[i-1] >= '0' && p[i-1] <= '9' {
+		i--
+	}
+	return i
+}
+
+func isHostByte(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.'
+}
+
+// cleanStart reports whether what stands before a prefix is nothing, or ends
+// as a launcher's tag, a time stamp or an indentation does, and not in the
+// middle of another line.
+func cleanStart(before []byte) bool {
+	if len(before) == 0 {
+		return true
+	}
+	switch before[len(before)-1] {
+	case ' ', '\t', ')', ']', '>', '|':
+		return true
+	case ':':
+		// "[1,0]<stdout>:" and "[rank3]:", but not the pid of a cut prefix.
+		return len(before) > 1 && (before[len(before)-2] == '>' || before[len(before)-2] == ']')
+	}
+	return false
+}
+
+// line reads one cleaned line that holds an anchor.
+func (st *state) line(b []byte) {
+	st.segs = segments(st.segs[:0], b)
+	if len(st.segs) == 0 {
+		st.bare(b, b)
+		return
+	}
+	if head := b[:st.segs[0].start]; len(head) > 16 {
+		// The rest of a line that another process's line ran over.
+		st.bare(head, b)
+	}
+	for i := range st.segs {
+		s := &st.segs[i]
+		end := len(b)
+		if i+1 < len(st.segs) {
+			end = st.segs[i+1].start
+		}
+		if end < s.text {
+			continue
+		}
+		m := message{rank: -1, nccl: true, warn: s.warn, clean: s.clean, text: bytes.TrimRight(b[s.text:end], " \t"), raw: b}
+		if s.hasPrefix {
+			m.proc = st.procOf(s)
+		}
+		st.library("nccl")
+		st.message(&m)
+	}
+}
+
+// bare reads text that has no NCCL prefix.
+func (st *state) bare(b, raw []byte) {
+	m := message{rank: -1, text: bytes.TrimSpace(b), raw: raw}
+	m.rank = torchRank(m.text)
+	if m.rank >= 0 {
+		if len(st.tagRanks) < maxProcs {
+			st.tagRanks[m.rank] = true
+		}
+	}
+	for i := range barePatterns {
+		p := &barePatterns[i]
+		at := bytes.Index(m.text, p.mark)
+		if at < 0 {
+			continue
+		}
+		m.arg = m.text[at+len(p.mark):]
+		if p.do(st, &m) {
+			return
+		}
+	}
+}
+
+// torchRank returns N of a line that begins with torch's [rankN]: or a
+// launcher's [defaultN]: tag, or -1.
+func torchRank(b []byte) int {
+	rest, ok := bytes.CutPrefix(b, []byte("[rank"))
+	if !ok {
+		return -1
+	}
+	n, rest := leadingInt(rest)
+	if n < 0 || !bytes.HasPrefix(rest, []byte("]")) {
+		return -1
+	}
+	return n
+}
+
+// leadingInt reads the decimal number that b begins with; -1 where there is none.
+func leadingInt(b []byte) (int, []byte) {
+	n, i := 0, 0
+	for i < len(b) && b[i] >= '0' && b[i] <= '9' && n < 1<<30 {
+		n = n*10 + int(b[i]-'0')
+		i++
+	}
+	if i == 0 {
+		return -1, b
+	}
+	return n, b[i:]
+}
+
+// intAfter returns the number behind key in b, or -1.
+func intAfter(b []byte, key string) int {
+	i := bytes.Index(b, []byte(key))
+	if i < 0 {
+		return -1
+	}
+	n, rest := leadingInt(b[i+len(key):])
+	// A number that ends where the line was cut off, or runs into another
+	// process's bytes, is not the number.
+	if len(rest) > 0 && (isHostByte(rest[0]) && rest[0] != '.') {
+		return -1
+	}
+	return n
+}
+
+// word returns b up to the first space, trimmed of closing punctuation.
+func word(b []byte) string {
+	if i := bytes.IndexAny(b, " \t"); i >= 0 {
+		b = b[:i]
+	}
+	return string(bytes.TrimRight(b, ".,;"))
+}

@@ -1,0 +1,994 @@
+package watch
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// pattern is one thing NCCL says: the text a message begins with, and what it
+// tells. The list is explicit; each ID has a test.
+type pattern struct {
+	id   string
+	lead string
+	do   func(*state, *message)
+}
+
+// ncclPatterns is every message of NCCL, RCCL and their network plugins that
+// matters, by the beginning of its text (releases 2.4 to 2.30; NCCL src/init.cc,
+// transport/*.cc, plugin/net.cc of each tag).
+var ncclPatterns = []pattern{
+	{"channel", "Channel ", (*state).channelLine},
+	{"ring-2.4", "Ring ", (*state).channelLine},
+	{"collnet-coll", "Coll ", (*state).channelLine},
+	{"collnet", "CollNet ", (*state).channelLine},
+
+	{"version", "NCCL version ", (*state).versionLine},
+	{"version-rccl", "RCCL version", (*state).versionLine},
+	{"comm", "comm ", (*state).commLine},
+	{"comm-fn", "ncclComm", (*state).commLine},
+	{"comm-rank", "[Rank ", (*state).commLine},
+	{"init-timings", "Init timings", (*state).commLine},
+
+	{"network", "Using network ", (*state).usingNetwork},
+	{"plugin-assigned", "Assigned NET plugin ", (*state).assignedPlugin},
+	{"plugin-init-failed", "Failed to initialize NET plugin ", (*state).pluginInitFailed},
+	{"plugin-none", "Failed to initialize any NET plugin", (*state).noPluginWorks},
+	{"network-not-found", "Error: network ", (*state).networkNotFound},
+
+	{"net-ib", "NET/IB", (*state).netIB},
+	{"net-socket", "NET/Socket", (*state).netSocket},
+	{"net-ofi", "NET/OFI", (*state).netOFI},
+	{"net-plugin", "NET/Plugin", (*state).netPlugin},
+	{"net-other", "NET/", (*state).netOther},
+
+	{"verbs-missing", "Failed to open libibverbs", (*state).verbsMissing},
+	{"verbs-missing-2.30", "Count not open libibverbs", (*state).verbsMissing},
+	{"sysfs-hidden", "Could not find real path of ", (*state).sysfsHidden},
+	{"call-failed", "Call to ", (*state).callFailed},
+
+	{"ib-hca", "NCCL_IB_HCA set to ", (*state).echoIBHCA},
+	{"env", "NCCL_", (*state).echoEnv},
+	{"comm-config-net", "Comm config netName reset to ", (*state).echoConfigNet},
+
+	{"bootstrap", "Bootstrap", (*state).bootstrapLine},
+	{"rings", "Connected all rings", (*state).connectedRings},
+	{"trees", "Connected all trees", (*state).connectedOther},
+	{"proxy-connected", "Connected to proxy local", (*state).localRank},
+	{"proxy-new", "New proxy ", (*state).localRank},
+
+	{"no-path-to-net", "Could not find any local path from gpu", (*state).noLocalPath},
+	{"no-transport", "No transport found for rank", (*state).noTransport},
+	{"merge-refused", "Fusing NET devices from different NUMA", (*state).mergeRefused},
+	{"fatal-communicator", "communicator encountered a fatal error", (*state).fatalComm},
+	{"hca-sets-differ", "Rank ", (*state).rankWarn},
+	{"mixed-counts", "Detected mixed local Net device counts", (*state).mixedCounts},
+	{"closed-2.15", "Net : Connection closed by remote peer", (*state).connectionClosed},
+	{"connect-2.15", "Net : Connect to ", (*state).socketFailed},
+	{"closed", "socketProgress", (*state).socketProgress},
+	{"socket-type", "socketFinalizeAccept", (*state).socketFinalize},
+	{"socket-start", "socketStartConnect", (*state).socketFailed},
+	{"socket-poll", "socketPollConnect", (*state).socketFailed},
+	{"connect-2.4", "Connect to ", (*state).socketFailed},
+}
+
+// ncclByByte is ncclPatterns by the first byte of their text, in their order.
+var ncclByByte = func() (t [256][]*pattern) {
+	for i := range ncclPatterns {
+		c := ncclPatterns[i].lead[0]
+		t[c] = append(t[c], &ncclPatterns[i])
+	}
+	return t
+}()
+
+// message reads one NCCL message.
+func (st *state) message(m *message) {
+	if len(m.text) == 0 {
+		return
+	}
+	for _, p := range ncclByByte[m.text[0]] {
+		if len(m.text) >= len(p.lead) && string(m.text[:len(p.lead)]) == p.lead {
+			m.arg = m.text[len(p.lead):]
+			p.do(st, m)
+			return
+		}
+	}
+	if m.warn {
+		st.otherWarn(m)
+		return
+	}
+	// A connect attempt is named after the function that made it (2.24 on).
+	if i := bytes.Index(m.text, []byte(": connect")); i > 0 {
+		m.arg = m.text[i+2:]
+		st.socketFailed(m)
+	}
+}
+
+func (p *proc) reached(to phase) {
+	if p != nil && to > p.phase {
+		p.phase = to
+	}
+}
+
+// --- versions, communicators ---
+
+func (st *state) versionLine(m *message) {
+	v := strings.TrimLeft(string(m.arg), " :")
+	if len(m.text) > 0 && m.text[0] == 'R' {
+		st.library("rccl")
+	}
+	end := 0
+	for end < len(v) && (v[end] >= '0' && v[end] <= '9' || v[end] == '.') {
+		end++
+	}
+	v = strings.TrimRight(v[:end], ".")
+	if strings.Count(v, ".") < 1 {
+		return
+	}
+	if st.version == "" {
+		st.version = v
+	} else if st.version != v {
+		st.warned("version-skew", "Ranks run different versions ("+st.version+" and "+v+"): put the same library on every node.", m)
+	}
+}
+
+// commLine reads 'comm 0x… rank R nranks N … - Init START|COMPLETE' in all its
+// forms, and '… rank R nRanks N nNodes K localRanks L localRank I MNNVL 0|1'.
+func (st *state) commLine(m *message) {
+	t := m.text
+	n := intAfter(t, "nranks ")
+	r := intAfter(t, " rank ")
+	if n < 0 {
+		n = intAfter(t, "nRanks ")
+		if k := intAfter(t, "nNodes "); k > 0 {
+			st.nnodes = max(st.nnodes, k)
+			local := intAfter(t, "localRanks ")
+			st.hostTrick(m, n, k, local)
+			st.localRanks = max(st.localRanks, local)
+			if intAfter(t, "MNNVL ") == 1 {
+				st.mnnvl = true
+			}
+		}
+	}
+	if n > 0 {
+		st.rankOf(m, r, n)
+	}
+	switch {
+	case bytes.Contains(t, []byte("Init START")):
+		m.proc.reached(phaseInitStart)
+	case bytes.Contains(t, []byte("Init COMPLETE")):
+		m.proc.reached(phaseInitDone)
+		st.initDone++
+	case bytes.Contains(t, []byte("Abort COMPLETE")):
+		st.failed("nccl-abort", "NCCL gave the communicator up (abort): the first error above says why.", m)
+	}
+	st.announce(m)
+}
+
+// hostTrick notices two processes of one machine that NCCL takes for two
+// nodes: somebody set NCCL_HOSTID, which is a way to make one machine talk to
+// itself over the network.
+func (st *state) hostTrick(m *message, nranks, nnodes, local int) {
+	if m.proc == nil || nnodes < 2 || local != 1 || nnodes != nranks || m.proc.host == "localhost" {
+		return
+	}
+	for key, p := range st.procs {
+		// Neighbouring process numbers: one process table, so one machine.
+		if p != m.proc && key.host == m.proc.host && p.nranks == nranks && near(key.pid, m.proc.pid) {
+			st.claimedOne = true
+			return
+		}
+	}
+	m.proc.nranks = max(m.proc.nranks, nranks)
+}
+
+func near(a, b uint32) bool { return max(a, b)-min(a, b) < 256 }
+
+// --- network choice ---
+
+func (st *state) chosen(m *message, name string) {
+	if name == "" {
+		return
+	}
+	st.addNetwork(name)
+	if m.proc != nil {
+		m.proc.net = name
+	}
+	m.proc.reached(phaseNetwork)
+	if isRDMANet(name) {
+		st.emit("network:"+name, Event{ID: "network", Severity: SeverityNote, Text: "Network " + name + "."}, m)
+	}
+	if len(st.networks) > 1 {
+		st.mixed(m)
+	}
+	st.announce(m)
+}
+
+// mixed is said when some ranks chose an RDMA network and others sockets.
+func (st *state) mixed(m *message) {
+	if slices.Contains(st.networks, netSocketName) && slices.ContainsFunc(st.networks, isRDMANet) && st.multiNode() {
+		st.fact(CauseMixed, strings.Join(st.networks, ", "))
+	}
+}
+
+const netSocketName = "Socket"
+
+func isRDMANet(name string) bool { return name != netSocketName }
+
+func (st *state) usingNetwork(m *message) {
+	name := string(bytes.TrimSpace(m.arg))
+	// Older plugins print their version behind the name; a name that runs
+	// into other bytes is cut at what no name holds.
+	if i := strings.IndexAny(name, ":<>[]\t"); i >= 0 {
+		name = strings.TrimSpace(name[:i])
+	}
+	if len(name) > 40 {
+		return
+	}
+	st.chosen(m, name)
+}
+
+func (st *state) assignedPlugin(m *message) {
+	if name, _, ok := strings.Cut(string(m.arg), " to comm"); ok {
+		st.chosen(m, name)
+	}
+}
+
+func (st *state) pluginInitFailed(m *message) {
+	name := word(m.arg)
+	if name == "IB" {
+		st.ibProbed = true
+		st.fact(factIBFailed, "")
+		return
+	}
+	st.fact(CausePluginFailed, name)
+}
+
+func (st *state) noPluginWorks(m *message) {
+	st.failed("net-none", "NCCL found no network that works, so it stops: the lines before say why each was refused.", m)
+}
+
+func (st *state) networkNotFound(m *message) {
+	name := word(m.arg)
+	st.failed("net-not-found", "NCCL_NET asks for network "+name+", which is not usable here: install its plugin or unset NCCL_NET.", m)
+}
+
+// netIB reads everything that begins with NET/IB.
+func (st *state) netIB(m *message) {
+	t := bytes.TrimLeft(m.arg, " ")
+	if bytes.HasPrefix(t, []byte("/GIN")) || bytes.HasPrefix(t, []byte("/CUDA")) {
+		if bytes.Contains(t, []byte("Got completion")) {
+			st.completion(m)
+		}
+		return
+	}
+	t = bytes.TrimLeft(bytes.TrimPrefix(t, []byte(":")), " ")
+	st.ibProbed = true
+	switch {
+	case bytes.HasPrefix(t, []byte("Using ")):
+		if devs := parseDevices(t[len("Using "):]); len(devs) > 0 {
+			st.addSeenNet("IB")
+			st.addDevices(&st.devices, devs)
+			st.linkLayers(m)
+		} else if bytes.HasPrefix(t, []byte("Using [RO]")) || bytes.HasPrefix(t, []byte("Using ;")) || bytes.HasPrefix(t, []byte("Using  ;")) {
+			// 2.24 and later print an empty list behind "No device found".
+			st.ibEmpty = true
+		}
+	case bytes.HasPrefix(t, []byte("No device found")):
+		st.ibEmpty = true
+		st.fact(CauseNoDevice, "")
+	case bytes.HasPrefix(t, []byte("No IP interface found")):
+		st.fact(CauseNoOOB, "")
+		st.warned("no-oob-interface", "NCCL found no IP interface for its RDMA connections: set NCCL_SOCKET_IFNAME to one that has an address.", m)
+	case bytes.HasPrefix(t, []byte("Unable to open device")):
+		dev := word(bytes.TrimLeft(t[len("Unable to open device"):], " "))
+		st.fact(CauseDeviceOpen, dev)
+		st.warned("device-open:"+dev, "RDMA device "+dev+" is listed but cannot be opened: give the job /dev/infiniband (container: --device=/dev/infiniband) and rights on it.", m)
+	case bytes.HasPrefix(t, []byte("Made virtual device")):
+		st.addSeenNet("IB")
+	case bytes.HasPrefix(t, []byte("GPU Direct RDMA ")):
+		st.addSeenNet("IB")
+		st.gdrForHCA(t[len("GPU Direct RDMA "):])
+	case bytes.Contains(t, []byte("Got completion")):
+		st.addSeenNet("IB")
+		st.completion(m)
+	case bytes.Contains(t, []byte("sync event")) || bytes.Contains(t, []byte("async fatal event")) || bytes.Contains(t, []byte("async error event")):
+		st.asyncEvent(m, t)
+	case bytes.Contains(t, []byte("ncompatible")):
+		st.addSeenNet("IB")
+		st.failed("ib-link-mismatch", "Two ranks try to connect devices of different kind (InfiniBand and RoCE): let NCCL_IB_HCA name devices of one fabric only.", m)
+	case bytes.HasPrefix(t, []byte("[")):
+		st.addSeenNet("IB")
+		st.addDevices(&st.ibDevices, parseDeviceLine(t))
+	case m.warn:
+		st.addSeenNet("IB")
+		st.otherWarn(m)
+	}
+}
+
+func (st *state) netSocket(m *message) {
+	t := bytes.TrimLeft(bytes.TrimPrefix(bytes.TrimLeft(m.arg, " "), []byte(":")), " ")
+	switch {
+	case bytes.HasPrefix(t, []byte("Using [")):
+		st.socketIfs = true
+	case bytes.HasPrefix(t, []byte("No interface found")) || bytes.HasPrefix(t, []byte("No device found")):
+		st.failed("no-interface", "NCCL found no network interface at all: check NCCL_SOCKET_IFNAME against the names that the host has.", m)
+	}
+}
+
+func (st *state) netOFI(m *message) {
+	t := string(bytes.TrimLeft(m.arg, " :"))
+	st.addSeenNet("OFI")
+	low := strings.ToLower(t)
+	switch {
+	case strings.HasPrefix(low, "selected provider is "):
+		prov := strings.TrimSpace(t[len("selected provider is "):])
+		if i := strings.IndexAny(prov, ", ("); i >= 0 {
+			prov = prov[:i]
+		}
+		if isTCPProvider(prov) {
+			st.fact(CauseProviderTCP, prov)
+			st.announce(m)
+		}
+	case m.warn:
+		st.otherWarn(m)
+	}
+}
+
+// isTCPProvider reports whether a libfabric provider moves data over sockets.
+func isTCPProvider(prov string) bool {
+	core, _, _ := strings.Cut(strings.ToLower(prov), ";")
+	return core == "tcp" || core == "sockets" || core == "udp" || core == "net"
+}
+
+func (st *state) netPlugin(m *message) {
+	t := string(m.arg)
+	switch {
+	case strings.Contains(t, "Failed to find ncclNetPlugin") || strings.Contains(t, "Could not find") || strings.Contains(t, "No plugin found"):
+		// The usual case: no external plugin, the built-in transports are used.
+	case strings.Contains(t, "is unsupported") || strings.Contains(t, "Disabling external"):
+		st.fact(CausePluginFailed, strings.Trim(t, " :"))
+	case strings.Contains(t, "Plugin load") && !strings.Contains(t, "No such file"):
+		// dlopen found the file and could not load it.
+		st.fact(CausePluginFailed, strings.Trim(t, " :"))
+	}
+}
+
+// netOther names the network of a plugin by its own lines (NET/FastSocket :
+// Using …, NET/TCPX, NET/FasTrak), where no "Using network" line is there.
+func (st *state) netOther(m *message) {
+	name, rest, ok := strings.Cut(string(m.arg), " ")
+	if !ok || name == "" || strings.ContainsAny(name, "/()0123456789:") && !strings.HasPrefix(name, "IBext") {
+		return
+	}
+	rest = strings.TrimLeft(rest, " :")
+	if strings.HasPrefix(rest, "Using ") {
+		st.addSeenNet(name)
+		if devs := parseDevices([]byte(rest[len("Using "):])); len(devs) > 0 {
+			st.addDevices(&st.devices, devs)
+		}
+	}
+}
+
+func (st *state) verbsMissing(m *message) {
+	st.ibProbed = true
+	st.fact(CauseVerbsMissing, "")
+}
+
+func (st *state) sysfsHidden(m *message) {
+	st.ibProbed = true
+	st.fact(CauseHidden, word(m.arg))
+}
+
+// parseDevices reads the items of a Using line: ' [0]mlx5_0:1/RoCE', fused NICs
+// '[0]={[0] mlx5_0:1/IB, [1] mlx5_1:1/IB}' (2.20 to 2.23), and a rail and plane
+// behind the port '[0]mlx5_0:1:3:0/IB' (2.30 on).
+func parseDevices(t []byte) []string {
+	if i := bytes.Index(t, []byte("OOB ")); i >= 0 {
+		t = t[:i]
+	}
+	var out []string
+	for _, item := range bytes.FieldsFunc(t, func(r rune) bool { return r == ' ' || r == ';' || r == ',' || r == '{' || r == '}' }) {
+		if i := bytes.LastIndexByte(item, ']'); i >= 0 {
+			item = item[i+1:]
+		}
+		dev, layer, ok := bytes.Cut(item, []byte("/"))
+		if !ok || !isLayer(layer) {
+			continue
+		}
+		if d := deviceName(dev, layer); d != "" {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+func isLayer(b []byte) bool { return string(b) == "IB" || string(b) == "RoCE" }
+
+func deviceName(dev, layer []byte) string {
+	f := bytes.Split(dev, []byte(":"))
+	if len(f) < 2 || len(f[0]) == 0 || len(f[0]) > 64 || !allDigits(f[1]) {
+		return ""
+	}
+	return string(f[0]) + ":" + string(f[1]) + "/" + string(layer)
+}
+
+// parseDeviceLine reads 'NET/IB: [0] mlx5_0:uverbs0:1/RoCE provider=…' and, before
+// 2.20, '[0] mlx5_0:1/RoCE'.
+func parseDeviceLine(t []byte) []string {
+	_, rest, ok := bytes.Cut(t, []byte("] "))
+	if !ok {
+		return nil
+	}
+	item, _, _ := bytes.Cut(rest, []byte(" "))
+	dev, layer, ok := bytes.Cut(item, []byte("/"))
+	if !ok || !isLayer(layer) {
+		return nil
+	}
+	f := bytes.Split(dev, []byte(":"))
+	if len(f) == 3 && bytes.HasPrefix(f[1], []byte("uverbs")) {
+		dev = bytes.Join([][]byte{f[0], f[2]}, []byte(":"))
+	}
+	if d := deviceName(dev, layer); d != "" {
+		return []string{d}
+	}
+	return nil
+}
+
+func (st *state) addDevices(to *[]string, devs []string) {
+	for _, d := range devs {
+		if !slices.Contains(*to, d) && len(*to) < 256 {
+			*to = append(*to, d)
+		}
+	}
+}
+
+// linkLayers warns of a set that holds both InfiniBand and RoCE ports: almost
+// always a storage or management NIC that should not be in it.
+func (st *state) linkLayers(m *message) {
+	var ib, roce []string
+	for _, d := range st.devices {
+		name, layer, _ := strings.Cut(d, "/")
+		if layer == "IB" {
+			ib = append(ib, name)
+		} else {
+			roce = append(roce, name)
+		}
+	}
+	if len(ib) == 0 || len(roce) == 0 {
+		return
+	}
+	odd := roce
+	if len(ib) < len(roce) {
+		odd = ib
+	}
+	st.warned("mixed-link-layers", "NCCL uses InfiniBand and RoCE ports at once; "+strings.Join(odd, ", ")+" is probably not of the job's fabric: exclude it with NCCL_IB_HCA=^"+strings.Join(odd, ",")+".", m)
+}
+
+func (st *state) gdrForHCA(t []byte) {
+	switch {
+	case bytes.HasPrefix(t, []byte("Enabled for HCA")):
+		st.hcaGDR[1]++
+	case bytes.HasPrefix(t, []byte("Disabled for HCA")):
+		st.hcaGDR[0]++
+	}
+}
+
+// --- channels ---
+
+var viaMark = []byte(" via ")
+
+// channelLine reads a channel line. Ring membership ('Ring 00 : 3 -> 0 -> 1',
+// 'Channel 00/16 : 0 1 2') has the same beginning and no ' via '.
+func (st *state) channelLine(m *message) {
+	i := bytes.Index(m.text, viaMark)
+	if i < 0 {
+		st.ringMembers(m.text)
+		return
+	}
+	m.proc.reached(phaseChannels)
+	st.channelRanks(m.text[:i])
+	st.via(m, m.text[i+len(viaMark):])
+}
+
+// ringMembers reads 'Channel 00/04 :    0   3   2   1 …': every rank of the
+// communicator once, so their number is its size (2.10 and older say it nowhere else
+// before the end of the set-up).
+func (st *state) ringMembers(t []byte) {
+	_, list, ok := bytes.Cut(t, []byte(" : "))
+	if !ok || len(t) > 1000 || !bytes.HasPrefix(t, []byte("Channel ")) {
+		return
+	}
+	f := bytes.Fields(list)
+	for _, r := range f {
+		if !allDigits(r) {
+			return
+		}
+	}
+	st.ringSize = max(st.ringSize, len(f))
+}
+
+// channelRanks keeps the highest rank that a connection names: 'Channel 03 :
+// 11[0] -> 3[0] …'. Releases up to 2.7 cut the ring's list short, not this.
+func (st *state) channelRanks(t []byte) {
+	_, rest, ok := bytes.Cut(t, []byte(" : "))
+	if !ok {
+		return
+	}
+	a, rest := leadingInt(rest)
+	_, rest, ok = bytes.Cut(rest, []byte("-> "))
+	if b, _ := leadingInt(rest); ok && a >= 0 && b >= 0 {
+		st.maxRank = max(st.maxRank, a, b)
+	}
+}
+
+// localRank reads 'Connected to proxy localRank 3 -> …' and 'New proxy send
+// connection 4 from local rank 3, transport 1': a node has at least that many.
+func (st *state) localRank(m *message) {
+	for _, key := range []string{"localRank ", "local rank "} {
+		if n := intAfter(m.text, key); n >= 0 && n < 1024 {
+			st.localRanks = max(st.localRanks, n+1)
+			return
+		}
+	}
+}
+
+// via counts one connection by what carries it.
+func (st *state) via(m *message, t []byte) {
+	switch {
+	case bytes.HasPrefix(t, []byte("NET/")):
+		st.viaNet(m, t[len("NET/"):])
+	case bytes.HasPrefix(t, []byte("P2P/MNNVL")):
+		st.mnnvl = true
+		st.intra["P2P/MNNVL"]++
+	case bytes.HasPrefix(t, []byte("P2P")):
+		st.intra["P2P"]++
+	case bytes.HasPrefix(t, []byte("SHM")), bytes.HasPrefix(t, []byte("direct shared memory")):
+		st.intra["SHM"]++
+	case bytes.HasPrefix(t, []byte("COLLNET/")):
+		st.intra["COLLNET"]++
+	}
+}
+
+// viaNet reads '<net>/<dev>[(<proxy rank>)][/GDRDMA[(PCI)]][/Shared]'; the net's
+// name may hold spaces.
+func (st *state) viaNet(m *message, t []byte) {
+	name, rest, ok := bytes.Cut(t, []byte("/"))
+	if !ok || len(name) == 0 || len(name) > 40 {
+		return
+	}
+	dev, rest := leadingInt(rest)
+	if dev < 0 {
+		return
+	}
+	relay := false
+	if len(rest) > 0 && rest[0] == '(' {
+		if _, after := leadingInt(rest[1:]); len(after) > 0 && after[0] == ')' {
+			relay, rest = true, after[1:]
+		}
+	}
+	kind := gdrUnknown
+	switch {
+	case bytes.HasPrefix(rest, []byte("/GDRDMA")):
+		kind = gdrYes
+		if relay {
+			kind = gdrRelay
+		}
+	case len(rest) == 0 || rest[0] == ' ' || rest[0] == '\t' || bytes.HasPrefix(rest, []byte("/Shared")):
+		kind = gdrNo
+	}
+	net := string(name)
+	st.addSeenNet(net)
+	first := len(st.channels) == 0
+	key := transportKey{net, dev, kind}
+	if _, ok := st.channels[key]; ok || len(st.channels) < 4096 {
+		st.channels[key]++
+	}
+	if first || net == netSocketName && st.channels[key] == 1 {
+		st.announce(m)
+	}
+}
+
+func (st *state) connectedRings(m *message) {
+	m.proc.reached(phaseConnected)
+	st.connected++
+	if g := intAfter(m.text, " GDR "); g == 0 || g == 1 {
+		st.ringGDR[g]++
+	}
+	st.announce(m)
+}
+
+func (st *state) connectedOther(m *message) { m.proc.reached(phaseConnected) }
+
+func (st *state) bootstrapLine(m *message) { m.proc.reached(phaseBootstrap) }
+
+// --- what the user set ---
+
+func (st *state) echoIBHCA(m *message) { st.setEnv("NCCL_IB_HCA", word(m.arg)) }
+
+// echoEnv reads 'NAME set by environment to V.' (numbers have the dot, strings
+// do not) and 'NAME set to V'.
+func (st *state) echoEnv(m *message) {
+	t := string(m.text)
+	for _, sep := range []string{" set by environment to ", " set to "} {
+		if name, v, ok := strings.Cut(t, sep); ok && !strings.Contains(name, " ") {
+			st.setEnv(name, word([]byte(v)))
+			if name == "NCCL_NET" || name == "NCCL_IB_DISABLE" {
+				st.announce(m)
+			}
+			return
+		}
+	}
+}
+
+func (st *state) echoConfigNet(m *message) {
+	if name, v, ok := strings.Cut(string(m.arg), "="); ok {
+		st.setEnv(name, word([]byte(v)))
+		st.announce(m)
+	}
+}
+
+// setEnv remembers a setting; the first one wins, as NCCL reads each once.
+func (st *state) setEnv(name, value string) {
+	if !strings.HasPrefix(name, "NCCL_") && !strings.HasPrefix(name, "UCX_") && !strings.HasPrefix(name, "OMPI_") && !strings.HasPrefix(name, "FI_") && !strings.HasPrefix(name, "I_MPI_") {
+		return
+	}
+	if len(st.env) >= 256 || len(value) > 1024 {
+		return
+	}
+	if _, ok := st.env[name]; !ok {
+		st.env[name] = value
+	}
+}
+
+// --- errors ---
+
+// completion reads a completion error in the forms of 2.3 to 2.30:
+// 'with error 12, opcode …', 'with status=12 opcode=…', 'with status=IBV_WC_RETRY_EXC_ERR(12) …'.
+func (st *state) completion(m *message) {
+	t := m.text
+	n := -1
+	for _, key := range []string{"with error ", "with status=", "status="} {
+		i := bytes.Index(t, []byte(key))
+		if i < 0 {
+			continue
+		}
+		rest := t[i+len(key):]
+		if n, _ = leadingInt(rest); n >= 0 {
+			break
+		}
+		if open := bytes.IndexByte(rest, '('); open >= 0 && open < 64 {
+			if n, _ = leadingInt(rest[open+1:]); n >= 0 {
+				break
+			}
+		}
+	}
+	id, text := "ib-completion-error", "An RDMA operation failed"
+	if n >= 0 {
+		id += "-" + strconv.Itoa(n)
+		text += " with completion error " + strconv.Itoa(n)
+		if name := wcNames[n]; name != "" {
+			text += " (" + name + ")"
+		}
+	}
+	if peer := completionPeer(t); peer != "" {
+		text += ", peer " + peer
+	}
+	if hca := wordAfter(t, " hca "); hca != "" {
+		text += ", device " + hca
+	}
+	local, remote := gidsOf(t)
+	if local != "" {
+		text += ", local GID " + local
+	}
+	if remote != "" {
+		text += ", remote GID " + remote
+	}
+	text += ". " + wcAdvice(n)
+	st.failed(id, text, m)
+}
+
+// wcNames is ibv_wc_status (rdma-core libibverbs/verbs.h).
+var wcNames = map[int]string{
+	1: "local length", 2: "local QP operation", 3: "local EE context", 4: "local protection", 5: "flushed",
+	6: "memory window bind", 7: "bad response", 8: "local access", 9: "remote invalid request",
+	10: "remote access", 11: "remote operation", 12: "retry exceeded", 13: "receiver not ready", 21: "general",
+}
+
+func wcAdvice(n int) string {
+	switch n {
+	case 12:
+		return "The peer did not answer: check that its port is up, that both ends use GIDs of one network, and MTU, PFC and routing between them."
+	case 5:
+		return "It was flushed after another error: look for the first error, also on the peer."
+	case 13:
+		return "The receiver was not ready for too long: look at what the peer does."
+	case 4, 8, 10, 11:
+		return "The memory was not accessible to the device: look at GPUDirect, IOMMU and ACS settings of the node that reports it."
+	}
+	return "Look at the peer's log for the same second."
+}
+
+func completionPeer(t []byte) string {
+	p := wordAfter(t, "from peer ")
+	p, _, _ = strings.Cut(p, "<")
+	return p
+}
+
+func gidsOf(t []byte) (local, remote string) {
+	local = gidWord(t, "localGid ")
+	for _, key := range []string{"remoteGids", "remoteGid "} {
+		if remote = gidWord(t, key); remote != "" {
+			break
+		}
+	}
+	return local, remote
+}
+
+func gidWord(t []byte, key string) string {
+	w := strings.TrimRight(wordAfter(t, key), ",)")
+	if strings.Contains(w, ":") {
+		return w
+	}
+	return ""
+}
+
+// wordAfter returns the word behind key in t, or "".
+func wordAfter(t []byte, key string) string {
+	i := bytes.Index(t, []byte(key))
+	if i < 0 {
+		return ""
+	}
+	return word(bytes.TrimLeft(t[i+len(key):], " "))
+}
+
+func (st *state) asyncEvent(m *message, t []byte) {
+	// A port event comes as a warning and is harmless unless it is fatal.
+	if bytes.Contains(t, []byte("non-fatal")) {
+		st.warned("ib-async:"+shown(t), "The device reported: "+shown(t)+".", m)
+		return
+	}
+	if bytes.Contains(t, []byte("fatal")) {
+		st.failed("ib-async-fatal", "The device reported a fatal event ("+shown(t)+"): look at the kernel log and the link of that device.", m)
+		return
+	}
+	st.warned("ib-async:"+shown(t), "The device reported an event ("+shown(t)+"): look at the kernel log and the link of that device.", m)
+}
+
+// callFailed reads 'Call to <ibv_fn> failed …' and, before 2.24, 'Call to connect
+// returned …'.
+func (st *state) callFailed(m *message) {
+	t := string(m.arg)
+	fn, rest, _ := strings.Cut(t, " ")
+	if strings.HasPrefix(fn, "connect") {
+		st.socketFailed(m)
+		return
+	}
+	if !strings.HasPrefix(fn, "ibv_") && !strings.HasPrefix(fn, "mlx5dv_") || !strings.Contains(rest, "failed") {
+		if m.warn {
+			st.otherWarn(m)
+		}
+		return
+	}
+	st.ibProbed = true
+	errno, name := verbsErrno(rest)
+	switch {
+	case strings.HasPrefix(fn, "ibv_modify_qp"):
+		st.addSeenNet("IB")
+		st.modifyQP(m, errno, name)
+	case strings.HasPrefix(fn, "ibv_open_device"):
+		// The next line names the device.
+		st.fact(CauseDeviceOpen, "")
+	case strings.HasPrefix(fn, "ibv_reg_"):
+		st.addSeenNet("IB")
+		if errno == 12 || strings.Contains(rest, "Cannot allocate memory") {
+			st.failed("memlock", "Memory could not be registered with the device: raise the locked-memory limit (ulimit -l unlimited, container: --ulimit memlock=-1).", m)
+		} else {
+			st.failed("ib-reg-mr", "Memory could not be registered with the device ("+name+"): look at nvidia_peermem or DMA-BUF for GPU memory.", m)
+		}
+	case strings.HasPrefix(fn, "ibv_create_qp"), strings.HasPrefix(fn, "ibv_create_cq"), strings.HasPrefix(fn, "ibv_alloc_pd"):
+		st.addSeenNet("IB")
+		st.failed("ib-create", "The device refused to create a queue ("+fn+": "+name+"): check the locked-memory limit and how many queue pairs are in use.", m)
+	case m.warn:
+		st.warned("ib-call:"+fn, "The call "+fn+" failed ("+name+").", m)
+	}
+}
+
+// verbsErrno reads 'failed with 110 Connection timed out, on dev …', 'failed with
+// error Invalid argument errno 22' and 'failed with error Invalid argument'.
+func verbsErrno(t string) (int, string) {
+	_, t, ok := strings.Cut(t, "failed with ")
+	if !ok {
+		return -1, "no reason given"
+	}
+	t = strings.TrimPrefix(t, "error ")
+	n, rest := leadingInt([]byte(t))
+	if n >= 0 {
+		t = strings.TrimSpace(string(rest))
+	}
+	name, tail, _ := strings.Cut(t, ",")
+	if n < 0 {
+		if i := strings.Index(name, " errno "); i >= 0 {
+			n, _ = leadingInt([]byte(name[i+len(" errno "):]))
+			name = name[:i]
+		} else if e := intAfter([]byte(tail), "errno "); e >= 0 {
+			n = e
+		}
+	}
+	name = strings.TrimSpace(name)
+	if n < 0 {
+		for num, text := range errnoText {
+			if strings.HasPrefix(name, text) {
+				n = num
+			}
+		}
+	}
+	return n, name
+}
+
+// errnoText is what glibc calls the errors that queue pairs meet.
+var errnoText = map[int]string{
+	12: "Cannot allocate memory", 19: "No such device", 22: "Invalid argument", 61: "No data available",
+	101: "Network is unreachable", 110: "Connection timed out", 113: "No route to host",
+}
+
+func (st *state) modifyQP(m *message, errno int, name string) {
+	id := "ib-modify-qp"
+	if errno >= 0 {
+		id += "-" + strconv.Itoa(errno)
+	}
+	text := "A queue pair could not be connected (" + name + ")"
+	if dev := wordAfter(m.text, "on dev "); dev != "" {
+		text += " on " + dev
+	}
+	if l := wordAfter(m.text, "local GID "); l != "" && l != "index" {
+		text += ", local GID " + l
+	} else if i := bytes.LastIndex(m.text, []byte("local GID ")); i >= 0 {
+		if l := word(bytes.TrimLeft(m.text[i+len("local GID "):], " ")); l != "index" && l != "" {
+			text += ", local GID " + l
+		}
+	}
+	if r := wordAfter(m.text, "remote GID "); r != "" {
+		text += ", remote GID " + r
+	}
+	text += ". "
+	switch errno {
+	case 22:
+		text += "Usually a wrong GID index: unset NCCL_IB_GID_INDEX (NCCL 2.21 and later) or name the RoCE v2 one of the job's network."
+	case 61:
+		text += "The GID index that is set is empty on this port: unset NCCL_IB_GID_INDEX (NCCL 2.21 and later) or use the index that holds the address now."
+	case 110:
+		text += "The peer's address does not answer (ARP): check route and VLAN between the two ports; rails may not reach each other."
+	case 101, 113:
+		text += "There is no route to the peer's GID from this port: the two devices are not on one network; let NCCL_IB_HCA name only those that reach each other."
+	case 12:
+		text += "Memory could not be locked: raise the locked-memory limit."
+	default:
+		text += "Check GID index, MTU and link of both ports."
+	}
+	st.failed(id, text, m)
+}
+
+func (st *state) noLocalPath(m *message) {
+	st.failed("no-path-to-net", "NCCL found no path from a GPU to any network device: the PCI topology is hidden (VM, container) or NCCL_TOPO_FILE is wrong.", m)
+}
+
+func (st *state) noTransport(m *message) {
+	st.failed("no-transport", "NCCL found no way to connect two ranks: check NCCL_P2P_DISABLE, NCCL_SHM_DISABLE and the network.", m)
+}
+
+func (st *state) mergeRefused(m *message) {
+	st.addSeenNet("IB")
+	st.failed("nic-merge-refused", "NCCL_NET_FORCE_MERGE joins devices of different NUMA nodes, which NCCL refuses: unset it.", m)
+}
+
+func (st *state) fatalComm(m *message) {
+	if m.warn {
+		st.failed("nccl-fatal", "A communicator met a fatal error: the first error above says why.", m)
+	}
+}
+
+// rankWarn reads 'Rank 1 on host-b could not open mlx5_1 …' and 'Rank 1: channels on
+// the extra devices of other ranks have no peer here …' (2.30 on).
+func (st *state) rankWarn(m *message) {
+	t := string(m.text)
+	switch {
+	case strings.Contains(t, "could not open "):
+		dev := wordAfter(m.text, "could not open ")
+		st.fact(CauseDeviceOpen, dev)
+		st.warned("device-open:"+dev, "RDMA device "+dev+" cannot be opened by one rank that others use: give every rank access to /dev/infiniband, or let NCCL_IB_HCA name only what all can open.", m)
+	case strings.Contains(t, "have no peer here"):
+		st.failed("hca-sets-differ", "Ranks use different sets of RDMA devices, so channels have no peer and the job hangs: make NCCL_IB_HCA name devices that every rank can open.", m)
+	}
+}
+
+func (st *state) mixedCounts(m *message) {
+	st.warned("hca-counts-differ", "Ranks see different numbers of network devices: "+shown(m.text), m)
+}
+
+func (st *state) connectionClosed(m *message) {
+	st.secondary("connection-closed", "A peer closed its connection; that is usually the consequence of an error or exit elsewhere.", m)
+}
+
+func (st *state) socketProgress(m *message) {
+	if bytes.Contains(m.text, []byte("Connection closed by remote peer")) {
+		st.connectionClosed(m)
+	}
+}
+
+// socketFinalize reads 'socketFinalizeAccept…: wrong type 4 != 3': 1 bootstrap, 2
+// proxy, 3 socket network, 4 IB network, 5 RAS.
+func (st *state) socketFinalize(m *message) {
+	t := string(m.text)
+	if strings.Contains(t, "wrong type 4 != 3") || strings.Contains(t, "wrong type 3 != 4") {
+		st.fact(CauseMixed, "IB, Socket")
+		st.failed("mixed-networks", "Some ranks chose RDMA and others sockets, so they cannot connect: find the node whose log says why its RDMA was refused.", m)
+		st.announce(m)
+		return
+	}
+	if strings.Contains(t, "wrong magic") {
+		st.warned("foreign-connection", "Something that is not this job connected to one of its ports.", m)
+	}
+}
+
+// socketFailed reads a failed connect. Retries are normal at start; giving up is not.
+func (st *state) socketFailed(m *message) {
+	t := string(m.text)
+	if strings.Contains(t, "retrying") && !strings.Contains(t, "exceeded") {
+		return
+	}
+	reason := ""
+	for _, e := range []string{"Connection refused", "No route to host", "Connection timed out", "Network is unreachable"} {
+		if strings.Contains(t, e) {
+			reason = e
+		}
+	}
+	if reason == "" && !strings.Contains(t, "exceeded") && !strings.Contains(t, "attempts") {
+		return
+	}
+	text := "A control connection could not be made"
+	if reason != "" {
+		text += " (" + reason + ")"
+	}
+	st.failed("socket-connect", text+": check NCCL_SOCKET_IFNAME and firewalls between the nodes.", m)
+}
+
+// secondary records an error that follows from another one: it stands in the
+// list of fatal errors only while no first cause is there.
+func (st *state) secondary(id, text string, m *message) {
+	st.failed(id, text, m)
+}
+
+// harmlessWarns are NCCL WARN lines that do not stop a job.
+var harmlessWarns = []string{
+	"NUMA auto balancing", "Resiliency is enabled", "is not supported", "ignoring", "Ignoring", "Missing \"iommu=pt\"",
+	"NCCL_CUMEM", "performance", "deprecated", "MSCCL", "Could not find", "not found in", "No NIC",
+}
+
+// otherWarn is a warning without a pattern of its own: shown, and not judged.
+func (st *state) otherWarn(m *message) {
+	t := m.text
+	switch {
+	case bytes.Contains(t, []byte("Got completion")):
+		st.completion(m)
+		return
+	case bytes.Contains(t, []byte("Connection closed by remote peer")):
+		st.connectionClosed(m)
+		return
+	case bytes.Contains(t, []byte("exceeded error retry count")) || bytes.Contains(t, []byte("exceeded retries")):
+		st.socketFailed(m)
+		return
+	}
+	sev := SeverityWarning
+	for _, h := range harmlessWarns {
+		if bytes.Contains(t, []byte(h)) {
+			sev = SeverityNote
+		}
+	}
+	key := shown(t)
+	if len(key) > 60 {
+		key = key[:60]
+	}
+	st.emit("nccl-warn:"+key, Event{ID: "nccl-warn", Severity: sev, Text: "NCCL warns: " + shown(t)}, m)
+}

@@ -1,0 +1,149 @@
+package watch
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"fabrun/testdata/realdata"
+)
+
+// truth is what a person found in a real log.
+type truth struct {
+	Version       *string  `json:"nccl_version"`
+	Library       string   `json:"library"`
+	Networks      []string `json:"networks"`
+	Transports    []string `json:"inter_node_transports"`
+	GDR           *bool    `json:"gdr"`
+	GDRPartial    *bool    `json:"gdr_partial"`
+	Fallback      *bool    `json:"fallback"`
+	FallbackCause *string  `json:"fallback_cause"`
+	Intentional   bool     `json:"intentional"`
+	FatalErrors   []string `json:"fatal_errors"`
+	RanksSeen     *int     `json:"ranks_seen"`
+	NRanks        *int     `json:"nranks"`
+	Devices       []string `json:"devices"`
+}
+
+// causeOf finds the ID for a cause that is told in words.
+func causeOf(words string) string {
+	for _, c := range []struct{ has, id string }{
+		{"NCCL_IB_DISABLE=1", CauseIBDisabled},
+		{"chosen by the user", CauseSocketForced},
+		{"NCCL_NET=Socket", CauseSocketForced},
+		{"No device found", CauseNoDevice},
+		{"libibverbs missing", CauseVerbsMissing},
+	} {
+		if strings.Contains(words, c.has) {
+			return c.id
+		}
+	}
+	return "?" + words
+}
+
+// errorWords are the words by which a truth tells the error that an ID stands for.
+var errorWords = map[string]string{
+	"completion error 12": "ib-completion-error-12",
+	"completion error 5":  "ib-completion-error-5",
+	"watchdog":            "torch-watchdog",
+	"FORCE_MERGE":         "nic-merge-refused",
+	"101 Network":         "ib-modify-qp-101",
+	"61 ENODATA":          "ib-modify-qp-61",
+	"without a peer":      "hca-sets-differ",
+}
+
+func sorted(s []string) []string {
+	s = slices.Clone(s)
+	slices.Sort(s)
+	return s
+}
+
+func show[T any](p *T) string {
+	if p == nil {
+		return "null"
+	}
+	return fmt.Sprint(*p)
+}
+
+func TestRealdataLogs(t *testing.T) {
+	dir := realdata.Dir(t, "logs")
+	files, err := filepath.Glob(filepath.Join(dir, "*.log"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no logs in %s: %v", dir, err)
+	}
+	set := map[string]*realdata.Tally{}
+	names := []string{"library", "version", "networks", "transports", "fallback", "cause", "intentional", "gdr", "ranks", "nranks", "devices", "errors"}
+	for _, n := range names {
+		set[n] = &realdata.Tally{Set: "logs: " + n}
+	}
+	for _, file := range files {
+		name := filepath.Base(file)
+		f, err := os.Open(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := Scan(f)
+		f.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(strings.TrimSuffix(file, ".log") + ".json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want truth
+		if err := json.Unmarshal(text, &want); err != nil {
+			t.Fatal(err)
+		}
+		count := func(col string, ok bool, got, want any) {
+			set[col].Count(ok, name, fmt.Sprintf("got %v, want %v", got, want))
+		}
+		count("library", v.Library == want.Library, v.Library, want.Library)
+		if want.Version != nil {
+			count("version", v.Version == *want.Version, v.Version, *want.Version)
+		} else {
+			count("version", v.Version == "", v.Version, "none")
+		}
+		count("networks", cmp.Equal(sorted(v.Networks), sorted(want.Networks)), v.Networks, want.Networks)
+		count("transports", cmp.Equal(sorted(v.InterNodeTransports), sorted(want.Transports)), v.InterNodeTransports, want.Transports)
+		count("fallback", cmp.Equal(v.Fallback, want.Fallback), show(v.Fallback), show(want.Fallback))
+		if want.FallbackCause == nil {
+			count("cause", v.Cause == nil, show(v.Cause), "null")
+		} else {
+			c := causeOf(*want.FallbackCause)
+			count("cause", v.Cause != nil && *v.Cause == c, show(v.Cause), c)
+		}
+		count("intentional", v.Intentional == want.Intentional, v.Intentional, want.Intentional)
+		count("gdr", cmp.Equal(v.GDR, want.GDR), show(v.GDR), show(want.GDR))
+		if want.GDRPartial != nil {
+			count("gdr", v.GDRPartial == *want.GDRPartial, v.GDRPartial, *want.GDRPartial)
+		}
+		if want.RanksSeen != nil { // null: whoever wrote the truth could not count
+			count("ranks", cmp.Equal(v.RanksSeen, want.RanksSeen), show(v.RanksSeen), show(want.RanksSeen))
+		}
+		if want.NRanks != nil {
+			count("nranks", cmp.Equal(v.NRanks, want.NRanks), show(v.NRanks), show(want.NRanks))
+		}
+		// The excerpt of 44 does not name erdma_0; nobody can read it there.
+		if !strings.HasPrefix(name, "44-") {
+			count("devices", cmp.Equal(sorted(v.Devices), sorted(want.Devices)), v.Devices, want.Devices)
+		}
+		count("errors", (len(v.FatalErrors) == 0) == (len(want.FatalErrors) == 0), v.FatalErrors, want.FatalErrors)
+		for _, e := range want.FatalErrors {
+			for words, id := range errorWords {
+				if strings.Contains(e, words) {
+					count("errors", slices.Contains(v.FatalErrors, id), v.FatalErrors, id)
+				}
+			}
+		}
+	}
+	for _, n := range names {
+		set[n].Print(t)
+	}
+}

@@ -1,0 +1,277 @@
+package watch
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+)
+
+const (
+	// maxProcs bounds what is kept per process: beyond it only totals count.
+	maxProcs  = 1 << 16
+	maxEvents = 256
+	maxShown  = 400 // bytes of a line that an event quotes
+)
+
+type procKey struct {
+	host string
+	pid  uint32
+}
+
+// proc is one process of the job, as far as its lines tell.
+type proc struct {
+	host   string
+	pid    uint32
+	nranks int   // of the largest communicator that it said it is in; 0 unknown
+	ranks  []int // its ranks there (more than one where a process drives several GPUs)
+	net    string
+	phase  phase
+}
+
+// phase is how far a rank has come; used to say what a stalled job waits for.
+type phase uint8
+
+const (
+	phaseSeen phase = iota
+	phaseBootstrap
+	phaseNetwork
+	phaseInitStart
+	phaseChannels
+	phaseConnected
+	phaseInitDone
+)
+
+// transportKey counts channel lines of one kind.
+type transportKey struct {
+	net string
+	dev int
+	gdr gdrKind
+}
+
+type gdrKind uint8
+
+const (
+	gdrUnknown gdrKind = iota // the line was cut off before it said
+	gdrNo
+	gdrYes
+	gdrRelay // /GDRDMA from the memory of another GPU of the node (PXN)
+)
+
+// state is everything that was learned. All of it is bounded.
+type state struct {
+	opt  Options
+	segs []segment
+
+	lib, version string
+
+	hosts map[string]int // name -> lines, where the prefix could be trusted
+	procs map[procKey]*proc
+
+	networks   []string // as "Using network" and its successors name them
+	seenNets   []string // nets that only lines of theirs show
+	devices    []string
+	ibDevices  []string // of the per-device lines, for logs whose Using line is lost
+	channels   map[transportKey]int
+	intra      map[string]int // "P2P", "SHM", … -> lines
+	mnnvl      bool
+	nranks     int
+	nnodes     int // 0 unknown
+	localRanks int // a node has at least so many
+	ringSize   int // ranks that a ring's list names; 0 no list seen
+	maxRank    int // highest rank that a connection names
+	connected  int // "Connected all rings" lines
+	ringGDR    [2]int
+	hcaGDR     [2]int
+	tests      map[int]string // rank -> host, of the header of nccl-tests
+	tagRanks   map[int]bool
+	elided     bool
+	socketIfs  bool // a NET/Socket : Using line was there
+	ibProbed   bool // NCCL tried its own IB transport
+	ibEmpty    bool
+	facts      map[string]string // cause facts: id -> detail, first one wins
+	env        map[string]string // NCCL_, UCX_ … settings that the log shows
+	initDone   int
+	claimedOne bool // one host name, several "nodes" of one rank: NCCL_HOSTID
+
+	ucx ucxState
+	mpi mpiState
+
+	fatal  []string
+	events []Event
+	once   map[string]bool
+	judged string // last announced judgement
+}
+
+func (st *state) init(opt Options) {
+	*st = state{
+		opt:      opt,
+		hosts:    map[string]int{},
+		procs:    map[procKey]*proc{},
+		channels: map[transportKey]int{},
+		intra:    map[string]int{},
+		tests:    map[int]string{},
+		tagRanks: map[int]bool{},
+		facts:    map[string]string{},
+		env:      map[string]string{},
+		once:     map[string]bool{},
+	}
+}
+
+// procOf finds the process that a prefix names. A prefix in the middle of a
+// line has the tail of other bytes in front of its host name, so there only a
+// name that is already known counts.
+func (st *state) procOf(s *segment) *proc {
+	host := ""
+	if s.clean {
+		if p := st.procs[procKey{string(s.host), s.pid}]; p != nil {
+			st.hosts[p.host]++
+			return p
+		}
+		host = string(s.host)
+		if len(st.hosts) < maxProcs {
+			st.hosts[host]++
+		}
+	} else {
+		for name := range st.hosts {
+			if bytes.HasSuffix(s.host, []byte(name)) && len(name) > len(host) {
+				host = name
+			}
+		}
+		if host == "" {
+			return nil
+		}
+	}
+	key := procKey{host, s.pid}
+	p := st.procs[key]
+	if p == nil {
+		if len(st.procs) >= maxProcs {
+			return nil
+		}
+		p = &proc{host: host, pid: s.pid}
+		st.procs[key] = p
+	}
+	return p
+}
+
+func (st *state) library(name string) {
+	if st.lib == "" || name == "rccl" && st.lib == "nccl" {
+		st.lib = name
+	}
+}
+
+// fact keeps the first detail that was seen for id.
+func (st *state) fact(id, detail string) {
+	if _, ok := st.facts[id]; !ok {
+		st.facts[id] = detail
+	}
+}
+
+func (st *state) addNetwork(name string) {
+	if !slices.Contains(st.networks, name) && len(st.networks) < 32 {
+		st.networks = append(st.networks, name)
+	}
+}
+
+func (st *state) addSeenNet(name string) {
+	if !slices.Contains(st.seenNets, name) && len(st.seenNets) < 32 {
+		st.seenNets = append(st.seenNets, name)
+	}
+}
+
+// emit records an event, once per key.
+func (st *state) emit(key string, ev Event, m *message) {
+	if st.once[key] || len(st.events) >= maxEvents {
+		return
+	}
+	st.once[key] = true
+	if st.opt.Now != nil {
+		ev.Time = st.opt.Now()
+	}
+	ev.Host = st.opt.Host
+	if m != nil {
+		if m.proc != nil {
+			ev.Host = m.proc.host
+			if len(m.proc.ranks) == 1 {
+				r := m.proc.ranks[0]
+				ev.Rank = &r
+			}
+		}
+		if m.rank >= 0 && ev.Rank == nil {
+			r := m.rank
+			ev.Rank = &r
+		}
+		ev.Line = shown(m.raw)
+	}
+	st.events = append(st.events, ev)
+	if st.opt.OnEvent != nil {
+		st.opt.OnEvent(ev)
+	}
+}
+
+// failed records an error that ends or hangs the job.
+func (st *state) failed(id, text string, m *message) {
+	if !slices.Contains(st.fatal, id) && len(st.fatal) < 64 {
+		st.fatal = append(st.fatal, id)
+	}
+	st.emit(id, Event{ID: id, Severity: SeverityError, Text: text}, m)
+}
+
+func (st *state) warned(id, text string, m *message) {
+	st.emit(id, Event{ID: id, Severity: SeverityWarning, Text: text}, m)
+}
+
+// shown is a line fit for a person's terminal: bounded, no control bytes.
+func shown(b []byte) string {
+	b = bytes.TrimSpace(b)
+	cut := len(b) > maxShown
+	if cut {
+		b = b[:maxShown]
+	}
+	s := strings.Map(func(r rune) rune {
+		if r < 0x20 || r == 0x7f || r == 0xfffd {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(string(b), ""))
+	if cut {
+		s += "…"
+	}
+	return s
+}
+
+// rankOf records that a process is rank r of a communicator of n.
+func (st *state) rankOf(m *message, r, n int) {
+	if n <= 0 || n > 1<<24 || r < 0 || r >= n {
+		return
+	}
+	st.nranks = max(st.nranks, n)
+	p := m.proc
+	if p == nil {
+		return
+	}
+	if n > p.nranks {
+		p.nranks, p.ranks = n, p.ranks[:0]
+	}
+	if n == p.nranks && !slices.Contains(p.ranks, r) && len(p.ranks) < 64 {
+		p.ranks = append(p.ranks, r)
+	}
+}
+
+// announce says a fallback as soon as it is certain.
+func (st *state) announce(m *message) {
+	fb, cause, _ := st.fallback()
+	if fb == nil || !*fb {
+		return
+	}
+	key := "fallback:" + cause
+	if st.judged == key {
+		return
+	}
+	// The cause may become known only after the fallback; say it once, with
+	// the first cause that is not "unknown".
+	if st.judged != "" && cause == CauseUnknown {
+		return
+	}
+	st.judged = key
+	st.emit(key, Event{ID: "fallback", Severity: SeverityError, Cause: cause, Text: st.causeSentence(cause)}, m)
+}

@@ -1,0 +1,236 @@
+package watch
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+)
+
+// ucxState is what UCX said at its levels info and warn.
+type ucxState struct {
+	version  string
+	rdma     int // endpoint configurations to other nodes that use RDMA
+	tcp      int // … that have nothing but TCP
+	shared   int // … within the node
+	nets     []string
+	items    []string // transport/device, to other nodes
+	devices  []string
+	internal int
+}
+
+// ucxLine reads one line of UCX's log:
+// '[sec.usec] [host:pid:tid] file:line UCX  LEVEL message'.
+func (st *state) ucxLine(m *message) bool {
+	st.library("ucx")
+	level, text, ok := bytes.Cut(bytes.TrimLeft(m.arg, " "), []byte(" "))
+	if !ok {
+		return true
+	}
+	t := string(bytes.TrimSpace(text))
+	st.ucxHost(m)
+	switch string(level) {
+	case "INFO", "DEBUG", "DIAG", "TRACE":
+		st.ucxInfo(m, t)
+	case "WARN":
+		st.ucxWarn(m, t)
+	case "ERROR", "FATAL":
+		st.ucxError(m, t)
+	}
+	return true
+}
+
+// ucxHost learns host and process of a line: '[node1:305  :0]'.
+func (st *state) ucxHost(m *message) {
+	i := bytes.Index(m.text, []byte("] ["))
+	if i < 0 {
+		return
+	}
+	in := m.text[i+3:]
+	end := bytes.IndexByte(in, ']')
+	if end < 0 || end > 100 {
+		return
+	}
+	f := bytes.Split(in[:end], []byte(":"))
+	if len(f) != 3 {
+		return
+	}
+	pid, rest := leadingInt(bytes.TrimSpace(f[1]))
+	if pid < 0 || len(rest) > 0 || len(f[0]) == 0 {
+		return
+	}
+	m.proc = st.procOf(&segment{host: f[0], pid: uint32(pid), clean: true})
+}
+
+func (st *state) ucxInfo(m *message, t string) {
+	switch {
+	case strings.HasPrefix(t, "Version "):
+		v := word([]byte(t[len("Version "):]))
+		if st.ucx.version == "" {
+			st.ucx.version = v
+		}
+	case strings.HasPrefix(t, "UCX_* env variable"):
+		if _, list, ok := strings.Cut(t, ": "); ok {
+			for _, kv := range strings.Fields(list) {
+				if name, v, ok := strings.Cut(kv, "="); ok {
+					st.setEnv(name, v)
+				}
+			}
+		}
+	case strings.HasPrefix(t, "ep_cfg["):
+		// 1.14 and older: no word on where the peer is.
+		if _, items, ok := strings.Cut(t, "]: "); ok {
+			st.ucxConfig(m, items, "")
+		}
+	default:
+		for _, where := range []string{"inter-node", "intra-node", "self"} {
+			if i := strings.Index(t, where+" cfg#"); i >= 0 {
+				st.ucxConfig(m, t[i+len(where)+5:], where)
+				return
+			}
+		}
+	}
+}
+
+// ucxConfig reads 'tag(rc_mlx5/mlx5_0:1 rc_mlx5/mlx5_1:1) am(…) ka(ud_mlx5/…)'.
+// Keepalive and wire-up lanes may be TCP beside RDMA ones; what counts is
+// whether there is anything else.
+func (st *state) ucxConfig(m *message, t, where string) {
+	type item struct{ tl, dev string }
+	var items []item
+	for t != "" {
+		open := strings.IndexByte(t, '(')
+		if open < 0 {
+			break
+		}
+		end := strings.IndexByte(t[open:], ')')
+		if end < 0 {
+			break
+		}
+		for _, f := range strings.Fields(t[open+1 : open+end]) {
+			if tl, dev, ok := strings.Cut(f, "/"); ok {
+				items = append(items, item{tl, dev})
+			}
+		}
+		t = t[open+end+1:]
+	}
+	rdma, tcp := false, false
+	for _, it := range items {
+		rdma = rdma || isUCXRDMA(it.tl)
+		tcp = tcp || it.tl == "tcp"
+	}
+	if where == "self" || where == "intra-node" || where == "" && !rdma && !tcp {
+		st.ucx.shared++
+		return
+	}
+	if !rdma && !tcp {
+		return
+	}
+	st.ucx.internal++
+	for _, it := range items {
+		if !isUCXRDMA(it.tl) && (rdma || it.tl != "tcp") {
+			continue
+		}
+		addOnce(&st.ucx.nets, it.tl)
+		addOnce(&st.ucx.items, it.tl+"/"+it.dev)
+		if isUCXRDMA(it.tl) {
+			addOnce(&st.ucx.devices, it.dev)
+		}
+	}
+	if rdma {
+		st.ucx.rdma++
+		st.emit("network:ucx", Event{ID: "network", Severity: SeverityNote, Text: "UCX reaches other nodes by " + strings.Join(st.ucx.items, ", ") + "."}, m)
+	} else {
+		st.ucx.tcp++
+	}
+	st.announce(m)
+}
+
+func addOnce(to *[]string, s string) {
+	if len(*to) < 256 && !slices.Contains(*to, s) {
+		*to = append(*to, s)
+	}
+}
+
+// isUCXRDMA reports whether a transport of UCX moves data by RDMA.
+func isUCXRDMA(tl string) bool {
+	for _, p := range []string{"rc_", "dc_", "ud_", "gga_", "srd", "efa", "rc", "dc", "ud"} {
+		if tl == p || strings.HasSuffix(p, "_") && strings.HasPrefix(tl, p) {
+			return true
+		}
+	}
+	return false
+}
+
+func (st *state) ucxWarn(m *message, t string) {
+	switch {
+	case strings.Contains(t, "network device") && strings.Contains(t, "not available"):
+		names := quoted(t)
+		st.fact(factUCXDevice, names)
+		st.warned("ucx-device:"+names, "UCX does not have network device "+names+" that UCX_NET_DEVICES asks for: name one of those it lists.", m)
+	case strings.HasPrefix(t, "transport") && strings.Contains(t, "not available"):
+		names := quoted(t)
+		st.fact(factUCXTransport, names)
+		st.warned("ucx-transport:"+names, "UCX does not have transport "+names+" that UCX_TLS asks for: this build or this host lacks it.", m)
+	case strings.HasPrefix(t, "unused environment variable"):
+		st.emit("ucx-unused", Event{ID: "ucx-unused-variable", Severity: SeverityNote, Text: "UCX does not know a variable that is set: " + shown([]byte(t))}, m)
+	case strings.Contains(t, "set UCX_WARN_UNUSED_ENV_VARS"):
+	default:
+		st.emit("ucx-warn:"+keyOf(t), Event{ID: "ucx-warn", Severity: SeverityWarning, Text: "UCX warns: " + shown([]byte(t))}, m)
+	}
+}
+
+// quoted joins the names that stand in quotes before the word "not".
+func quoted(t string) string {
+	head, _, _ := strings.Cut(t, " not available")
+	var out []string
+	for {
+		_, rest, ok := strings.Cut(head, "'")
+		if !ok {
+			break
+		}
+		name, rest, ok := strings.Cut(rest, "'")
+		if !ok {
+			break
+		}
+		out = append(out, name)
+		head = rest
+	}
+	return strings.Join(out, ",")
+}
+
+func keyOf(t string) string {
+	if len(t) > 48 {
+		t = t[:48]
+	}
+	return t
+}
+
+func (st *state) ucxError(m *message, t string) {
+	switch {
+	case strings.Contains(t, "no active messages transport to"), strings.Contains(t, "Destination is unreachable"):
+		st.failed("ucx-unreachable", "UCX has no transport to a peer: rails do not reach each other, or UCX_TLS and UCX_NET_DEVICES leave none ("+shown([]byte(t))+").", m)
+	case strings.Contains(t, "no usable transports/devices"):
+		st.failed("ucx-no-transport", "UCX finds no usable transport or device among those asked for: check UCX_TLS and UCX_NET_DEVICES.", m)
+	case strings.Contains(t, "unhandled timeout"):
+		st.failed("ucx-ud-timeout", "UCX could not set up its first connection (UD time-out): usually the wrong GID index, or no route between the GIDs; set UCX_IB_GID_INDEX to the RoCE v2 one of the job's network.", m)
+	case strings.Contains(t, "ransport retry count exceeded"):
+		st.failed("ucx-retry-exceeded", "A peer stopped answering over RDMA (retry count exceeded): check its port, MTU, PFC and the route between the GIDs.", m)
+	case strings.Contains(t, "RNR retry count exceeded"):
+		st.failed("ucx-rnr", "A receiver was not ready for too long.", m)
+	case strings.Contains(t, "Cannot allocate memory") || strings.Contains(t, "memlock") || strings.Contains(t, "max locked memory"):
+		st.failed("memlock", "Memory could not be registered with the device: raise the locked-memory limit (ulimit -l unlimited, container: --ulimit memlock=-1).", m)
+	case strings.Contains(t, "modify") && strings.Contains(t, "QP") || strings.Contains(t, "ibv_modify_qp"):
+		st.failed("ib-modify-qp", "A queue pair could not be connected: check the GID index and the route to the peer ("+shown([]byte(t))+").", m)
+	case strings.Contains(t, "ibv_create_ah"):
+		st.failed("ib-create-ah", "No address handle for the peer's GID: the GID index does not fit, or there is no route ("+shown([]byte(t))+").", m)
+	case strings.Contains(t, "ibv_open_device"):
+		st.fact(CauseDeviceOpen, "")
+		st.warned("device-open", "An RDMA device is listed but cannot be opened: give the job /dev/infiniband and rights on it.", m)
+	case strings.Contains(t, "Connection reset by remote peer"), strings.Contains(t, "Endpoint timeout"):
+		st.secondary("ucx-peer-gone", "A peer closed its connection; that is usually the consequence of an error or exit elsewhere.", m)
+	case strings.Contains(t, "Caught signal"):
+		st.secondary("crash", "A process of the job crashed ("+shown([]byte(t))+").", m)
+	default:
+		st.emit("ucx-error:"+keyOf(t), Event{ID: "ucx-error", Severity: SeverityError, Text: "UCX reports: " + shown([]byte(t))}, m)
+	}
+}

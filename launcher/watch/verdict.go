@@ -1,0 +1,528 @@
+package watch
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Causes of a fallback. IDs are an interface.
+const (
+	CauseNoDevice     = "no-device"
+	CauseDeviceOpen   = "device-open"
+	CauseVerbsMissing = "verbs-missing"
+	CauseHCAFilter    = "hca-filter"
+	CauseIBDisabled   = "ib-disabled"
+	CauseSocketForced = "socket-forced"
+	CausePluginFailed = "plugin-failed"
+	CauseNoOOB        = "no-oob-interface"
+	CauseMixed        = "mixed-networks"
+	CauseUCXTCP       = "ucx-tcp"
+	CausePMLNotUCX    = "pml-not-ucx"
+	CauseProviderTCP  = "provider-tcp"
+	CauseHidden       = "hidden-by-container"
+	CauseCounter      = "counter-fallback"
+	CauseUnknown      = "unknown"
+)
+
+// Facts that are no cause by themselves.
+const (
+	factIBFailed     = "ib-plugin-failed"
+	factUCXDevice    = "ucx-device"
+	factUCXTransport = "ucx-transport"
+)
+
+// causeTexts is one sentence per cause: what happened, and the fix.
+var causeTexts = map[string]string{
+	CauseNoDevice:     "NCCL sees no active RDMA device and uses sockets: check that the port is up and that the container or pod was given the RDMA device.",
+	CauseDeviceOpen:   "An RDMA device is listed but cannot be opened, so data goes over sockets: give the job /dev/infiniband and the right to open it (docker: --device=/dev/infiniband --ulimit memlock=-1).",
+	CauseVerbsMissing: "libibverbs is not installed where the ranks run, so data goes over sockets: install rdma-core (libibverbs1 and ibverbs-providers) in the image.",
+	CauseHCAFilter:    "NCCL_IB_HCA matches no active RDMA device, so data goes over sockets: name one that the host has, or unset it.",
+	CauseIBDisabled:   "NCCL_IB_DISABLE=1 turns RDMA off, so data goes over sockets: unset it.",
+	CauseSocketForced: "Sockets were asked for (NCCL_NET=Socket), so data goes over TCP: unset it to use RDMA.",
+	CausePluginFailed: "The network plugin could not be used, so data goes over sockets: install the plugin that fits this NCCL, or unset NCCL_NET_PLUGIN.",
+	CauseNoOOB:        "NCCL found no IP interface to set up its RDMA connections: set NCCL_SOCKET_IFNAME to one that has an address.",
+	CauseMixed:        "Some ranks use RDMA and others sockets: find the node whose log says why its RDMA was refused.",
+	CauseUCXTCP:       "UCX reaches other nodes by TCP only: set UCX_NET_DEVICES to the RDMA devices and look at why UCX does not take them.",
+	CausePMLNotUCX:    "Open MPI sends by its TCP component: set OMPI_MCA_pml=ucx (and OMPI_MCA_opal_common_ucx_devices=any where the driver is not mlx5).",
+	CauseProviderTCP:  "libfabric's TCP provider carries the data: set FI_PROVIDER (Intel MPI: I_MPI_OFI_PROVIDER) to mlx, verbs, psm3 or efa, and install it.",
+	CauseHidden:       "The container hides the RDMA devices of the host (no /sys/class/infiniband), so data goes over sockets: mount /sys and give the job /dev/infiniband.",
+	CauseCounter:      "The job's data went over TCP between its own hosts and none of it over RDMA.",
+	CauseUnknown:      "Data goes over sockets although RDMA was possible; the log does not say why: run with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,NET,ENV.",
+}
+
+// CauseText returns the sentence of a cause, "" for an unknown ID.
+func CauseText(cause string) string { return causeTexts[cause] }
+
+// causeSentence is the cause's sentence with what this log adds to it.
+func (st *state) causeSentence(cause string) string {
+	t := causeTexts[cause]
+	if cause == CauseHCAFilter {
+		t = "NCCL_IB_HCA=" + st.env["NCCL_IB_HCA"] + " matches no active RDMA device, so data goes over sockets: name one that the host has, or unset it."
+	}
+	if dev := st.facts[CauseDeviceOpen]; cause == CauseDeviceOpen && dev != "" {
+		t = "RDMA device " + dev + strings.TrimPrefix(t, "An RDMA device")
+	}
+	if d := st.facts[factUCXDevice]; cause == CauseUCXTCP && d != "" {
+		t = "UCX does not have " + d + ", which UCX_NET_DEVICES names, and reaches other nodes by TCP only: name devices that the host has."
+	}
+	return t
+}
+
+// secondaryErrors follow from others: they come last in the list of errors.
+var secondaryErrors = []string{"connection-closed", "ib-completion-error-5", "torch-watchdog", "nccl-failed", "nccl-abort", "nccl-fatal", "mpi-abort", "ucx-peer-gone", "crash"}
+
+// trustedHosts are the host names that prefixes gave, without those that are
+// the head or the tail of a line that another process ran over: they look like
+// another, much more frequent name with bytes missing or too many in front, and
+// know no process that the other does not.
+func (st *state) trustedHosts() map[string]int {
+	pids := map[string][]uint32{}
+	for key := range st.procs {
+		pids[key.host] = append(pids[key.host], key.pid)
+	}
+	out := maps.Clone(st.hosts)
+	for h, n := range st.hosts {
+		for k, kn := range st.hosts {
+			if h == k || kn < 4*n || !strings.HasSuffix(h, k) && !strings.HasSuffix(k, h) {
+				continue
+			}
+			if !slices.ContainsFunc(pids[h], func(p uint32) bool { return st.procs[procKey{k, p}] == nil }) {
+				delete(out, h)
+				break
+			}
+		}
+	}
+	return out
+}
+
+// multiNode reports whether the job is known to span nodes.
+func (st *state) multiNode() bool {
+	n, known := st.nodes()
+	return known && n > 1
+}
+
+// nodes returns over how many nodes the job runs, as far as the log tells.
+func (st *state) nodes() (int, bool) {
+	if st.nnodes > 0 {
+		return st.nnodes, true
+	}
+	if st.nranks == 1 {
+		return 1, true
+	}
+	if len(st.tests) > 0 {
+		hosts := map[string]bool{}
+		for _, h := range st.tests {
+			hosts[h] = true
+		}
+		return len(hosts), true
+	}
+	if len(st.mpi.ranks) > 0 {
+		hosts := map[string]bool{}
+		for _, h := range st.mpi.ranks {
+			hosts[h] = true
+		}
+		return len(hosts), true
+	}
+	hosts := st.trustedHosts()
+	if len(hosts) > 1 {
+		return len(hosts), true
+	}
+	if st.ucx.internal > 0 {
+		return 2, true
+	}
+	if len(st.channels) > 0 {
+		return 2, true
+	}
+	seen := st.ranksSeen()
+	if st.nranks > 0 && (len(hosts) == 1 && seen >= st.nranks || st.localRanks >= st.nranks) {
+		return 1, true
+	}
+	// Several processes of one host speak, and they are fewer than the job has
+	// ranks, so the others are elsewhere. One process alone proves nothing: its
+	// file may be private.
+	if len(hosts) == 1 && len(st.procs) > 1 && st.nranks > seen && len(st.intra) == 0 {
+		return 2, true
+	}
+	if st.connected > 0 && len(st.intra) > 0 {
+		return 1, true
+	}
+	return 0, false
+}
+
+// size returns the number of ranks of the largest communicator, 0 unknown.
+func (st *state) size() int {
+	if st.nranks > 0 {
+		return st.nranks
+	}
+	if st.ringSize > 0 {
+		return max(st.ringSize, st.maxRank+1)
+	}
+	return max(len(st.tests), len(st.mpi.ranks))
+}
+
+// ranksSeen counts the ranks whose lines are there: those known by number in
+// the largest communicator, and the processes that never told theirs.
+func (st *state) ranksSeen() int {
+	hosts := st.trustedHosts()
+	ranks := map[int]bool{}
+	unknown := 0
+	for key, p := range st.procs {
+		if _, ok := hosts[key.host]; !ok {
+			continue
+		}
+		if p.nranks == st.nranks && len(p.ranks) > 0 {
+			for _, r := range p.ranks {
+				ranks[r] = true
+			}
+		} else {
+			unknown++
+		}
+	}
+	n := len(ranks) + unknown
+	if len(ranks) == 0 && len(st.tests) > n {
+		return len(st.tests)
+	}
+	if n == 0 {
+		n = max(len(st.tagRanks), len(st.mpi.ranks))
+	}
+	if st.nranks > 0 {
+		n = min(n, st.nranks)
+	}
+	return n
+}
+
+// totals sums the channel lines of one kind of network.
+func (st *state) totals(match func(transportKey) bool) int {
+	n := 0
+	for k, c := range st.channels {
+		if match(k) {
+			n += c
+		}
+	}
+	return n
+}
+
+// fallback judges: nil where the log cannot tell. cause is "" unless data goes,
+// or would go, over sockets.
+func (st *state) fallback() (verdict *bool, cause string, intentional bool) {
+	yes, no := true, false
+	if st.ucx.tcp > 0 {
+		return &yes, CauseUCXTCP, st.ucxWantsTCP()
+	}
+	if st.mpi.btlTCP && st.ucx.rdma == 0 {
+		return &yes, CausePMLNotUCX, strings.Contains(st.env["OMPI_MCA_btl"], "tcp")
+	}
+	if st.mpi.provider != "" && isTCPProvider(st.mpi.provider) {
+		want := isTCPProvider(st.env["I_MPI_OFI_PROVIDER"]) || isTCPProvider(st.env["FI_PROVIDER"])
+		n, known := st.nodes()
+		switch {
+		case !known:
+			return nil, CauseProviderTCP, want
+		case n > 1:
+			return &yes, CauseProviderTCP, want
+		default:
+			return &no, "", false
+		}
+	}
+	nodes, known := st.nodes()
+	multi := known && nodes > 1
+	overSocket := st.totals(func(k transportKey) bool { return k.net == netSocketName }) > 0
+	choseSocket := slices.Contains(st.networks, netSocketName) ||
+		len(st.networks) == 0 && len(st.seenNets) == 0 && st.socketIfs
+	choseRDMA := slices.ContainsFunc(st.networks, isRDMANet)
+
+	if prov, ok := st.facts[CauseProviderTCP]; ok && prov != "" && !overSocket {
+		if multi {
+			return &yes, CauseProviderTCP, isTCPProvider(st.env["FI_PROVIDER"])
+		}
+	}
+	if !overSocket && !choseSocket {
+		if choseRDMA || len(st.seenNets) > 0 || st.ucx.rdma > 0 || st.mpi.provider != "" || st.mpi.pml == "ucx" {
+			return &no, "", st.wantedRDMA()
+		}
+		if known && nodes == 1 {
+			return &no, "", false
+		}
+		return nil, "", false
+	}
+	if known && nodes == 1 {
+		return &no, "", false
+	}
+	if !overSocket && choseRDMA && !st.mixedFact() && !multi {
+		return &no, "", st.wantedRDMA()
+	}
+	if !overSocket && multi && st.connected > 0 && len(st.channels) == 0 && st.intra["P2P/MNNVL"] > 0 {
+		// Data between nodes goes over NVLink.
+		return &no, "", false
+	}
+	cause, intentional = st.cause(choseRDMA)
+	if overSocket || multi {
+		return &yes, cause, intentional
+	}
+	return nil, cause, intentional
+}
+
+func (st *state) mixedFact() bool { _, ok := st.facts[CauseMixed]; return ok }
+
+// cause says why sockets: the user's own words first, then what was refused,
+// in the order in which NCCL tries.
+func (st *state) cause(choseRDMA bool) (string, bool) {
+	has := func(id string) bool { _, ok := st.facts[id]; return ok }
+	switch {
+	case choseRDMA || has(CauseMixed):
+		return CauseMixed, false
+	case isOn(st.env["NCCL_IB_DISABLE"]):
+		return CauseIBDisabled, true
+	case strings.EqualFold(st.env["NCCL_NET"], netSocketName):
+		return CauseSocketForced, true
+	case has(CauseDeviceOpen):
+		return CauseDeviceOpen, false
+	case has(CauseVerbsMissing):
+		return CauseVerbsMissing, false
+	case has(CauseNoOOB):
+		return CauseNoOOB, false
+	case has(CauseHidden):
+		return CauseHidden, false
+	case has(CauseNoDevice) || st.ibEmpty:
+		if v := st.env["NCCL_IB_HCA"]; v != "" {
+			return CauseHCAFilter, false
+		}
+		return CauseNoDevice, false
+	case has(CausePluginFailed):
+		return CausePluginFailed, false
+	case st.claimedOne:
+		return CauseSocketForced, true
+	case st.socketIfs && !st.ibProbed:
+		// NCCL tries its IB transport before sockets and says so, unless the
+		// user took it out (NCCL_NET=Socket, or NCCL_IB_DISABLE unseen).
+		return CauseSocketForced, true
+	}
+	return CauseUnknown, false
+}
+
+func isOn(v string) bool { return v != "" && v != "0" }
+
+// wantedRDMA reports whether the network in use is one that the user named.
+// Until a network is chosen nobody knows whether the wish was met.
+func (st *state) wantedRDMA() bool {
+	if len(st.networks) == 0 && len(st.channels) == 0 {
+		return false
+	}
+	if v := st.env["NCCL_NET"]; v != "" && slices.Contains(st.networks, v) {
+		return true
+	}
+	ib := slices.Contains(st.networks, "IB") || slices.Contains(st.seenNets, "IB")
+	return ib && st.env["NCCL_IB_HCA"] != ""
+}
+
+// ucxWantsTCP reports whether UCX_TLS leaves no RDMA transport.
+func (st *state) ucxWantsTCP() bool {
+	v := st.env["UCX_TLS"]
+	if v == "" || strings.HasPrefix(v, "^") || v == "all" {
+		return strings.HasPrefix(v, "^") && (strings.Contains(v, "ib") || strings.Contains(v, "rc"))
+	}
+	for tl := range strings.SplitSeq(v, ",") {
+		if isUCXRDMA(tl) || tl == "ib" {
+			return false
+		}
+	}
+	return strings.Contains(v, "tcp")
+}
+
+// verdict sums up.
+func (st *state) verdict() Verdict {
+	v := Verdict{
+		Schema: SchemaVerdict, Library: st.lib, Version: st.version,
+		Networks: []string{}, InterNodeTransports: []string{}, Devices: []string{}, FatalErrors: []string{}, Events: []Event{},
+	}
+	if v.Version == "" {
+		v.Version = cmpOr(st.mpi.version, st.ucx.version)
+	}
+	v.Networks = append(v.Networks, st.networks...)
+	if len(v.Networks) == 0 {
+		// The channels name the network as "Using network" would (AWS
+		// Libfabric), a plugin's own lines by its prefix (NET/OFI).
+		for _, k := range slices.SortedFunc(maps.Keys(st.channels), func(a, b transportKey) int { return strings.Compare(a.net, b.net) }) {
+			addOnce(&v.Networks, k.net)
+		}
+	}
+	if len(v.Networks) == 0 {
+		v.Networks = append(v.Networks, st.seenNets...)
+	}
+	if len(v.Networks) == 0 && st.socketIfs {
+		v.Networks = append(v.Networks, netSocketName)
+	}
+	for _, n := range st.ucx.nets {
+		addOnce(&v.Networks, n)
+	}
+	if p := st.mpi.provider; p != "" {
+		addOnce(&v.Networks, p)
+	}
+	fb, cause, intentional := st.fallback()
+	v.Fallback, v.Intentional = fb, intentional
+	if cause != "" {
+		v.Cause = &cause
+	}
+	v.Devices = append(v.Devices, st.devices...)
+	if len(v.Devices) == 0 {
+		v.Devices = append(v.Devices, st.ibDevices...)
+	}
+	for _, d := range st.ucx.devices {
+		addOnce(&v.Devices, d)
+	}
+	slices.Sort(v.Devices)
+	st.transports(&v)
+	st.gdr(&v)
+	if n := st.ranksSeen(); n > 0 && !st.elided {
+		v.RanksSeen = &n
+	}
+	if n := st.size(); n > 0 {
+		v.NRanks = &n
+	}
+	if k, known := st.nodes(); known && (st.nnodes > 0 || k != 2 || len(st.tests) > 0) {
+		v.NNodes = &k
+	}
+	for _, id := range st.fatal {
+		if !slices.Contains(secondaryErrors, id) {
+			v.FatalErrors = append(v.FatalErrors, id)
+		}
+	}
+	for _, id := range st.fatal {
+		if slices.Contains(secondaryErrors, id) {
+			v.FatalErrors = append(v.FatalErrors, id)
+		}
+	}
+	v.Events = append(v.Events, st.events...)
+	v.Sentence = st.sentence(&v)
+	return v
+}
+
+func cmpOr(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+// transports lists what carries data between nodes. A connection that is
+// relayed through another GPU of the node (PXN) is listed as plain: the rank's
+// own GPU does not meet the device.
+func (st *state) transports(v *Verdict) {
+	if n, known := st.nodes(); known && n == 1 {
+		return
+	}
+	plain, gdr := map[string]bool{}, map[string]bool{}
+	for k := range st.channels {
+		switch k.gdr {
+		case gdrYes:
+			gdr["NET/"+k.net+"/GDRDMA"] = true
+		case gdrNo, gdrRelay:
+			plain["NET/"+k.net] = true
+		case gdrUnknown:
+		}
+	}
+	if len(plain) == 0 && len(gdr) == 0 {
+		for k := range st.channels {
+			plain["NET/"+k.net] = true
+		}
+	}
+	v.InterNodeTransports = append(v.InterNodeTransports, slices.Sorted(maps.Keys(gdr))...)
+	v.InterNodeTransports = append(v.InterNodeTransports, slices.Sorted(maps.Keys(plain))...)
+	v.InterNodeTransports = append(v.InterNodeTransports, st.ucx.items...)
+	if st.intra["P2P/MNNVL"] > 0 {
+		v.InterNodeTransports = append(v.InterNodeTransports, "P2P/MNNVL")
+	}
+	if st.mpi.btlTCP && st.ucx.rdma == 0 {
+		v.InterNodeTransports = append(v.InterNodeTransports, "btl/tcp")
+	}
+}
+
+// gdr says whether GPUs and devices exchange data without the host: from the
+// channels between nodes; where their lines are missing, from what NCCL says
+// of the ring and of the devices, but only for a job on several nodes: on one
+// node these lines tell what could be, not what is.
+func (st *state) gdr(v *Verdict) {
+	yes, no := true, false
+	if n, known := st.nodes(); known && n == 1 {
+		return
+	}
+	direct := st.totals(func(k transportKey) bool { return k.gdr == gdrYes })
+	relay := st.totals(func(k transportKey) bool { return k.gdr == gdrRelay })
+	staged := st.totals(func(k transportKey) bool { return k.gdr == gdrNo })
+	switch {
+	case direct+relay > 0:
+		v.GDR = &yes
+		v.GDRPartial = relay+staged > 0
+	case staged > 0:
+		v.GDR = &no
+	case len(st.channels) > 0 || !st.multiNodeSure():
+		return
+	case st.ringGDR[1] > 0 && st.ringGDR[0] == 0 && st.hcaGDR[0] == 0:
+		v.GDR = &yes
+	case st.ringGDR[0] > 0 && st.ringGDR[1] == 0, st.ringGDR[0]+st.ringGDR[1] == 0 && st.hcaGDR[0] > 0 && st.hcaGDR[1] == 0:
+		v.GDR = &no
+	case st.ringGDR[1] > 0:
+		v.GDR = &yes
+		v.GDRPartial = true
+	}
+}
+
+// multiNodeSure is multiNode without what is only presumed.
+func (st *state) multiNodeSure() bool {
+	return st.nnodes > 1 || len(st.trustedHosts()) > 1 || st.fewerOnHost()
+}
+
+// fewerOnHost reports whether ranks are missing that must be on another host.
+func (st *state) fewerOnHost() bool {
+	return st.nranks > 0 && st.connected > 0 && st.ranksSeen() < st.nranks && len(st.procs) > 1
+}
+
+// sentence is the verdict for a person.
+func (st *state) sentence(v *Verdict) string {
+	switch {
+	case v.Fallback != nil && *v.Fallback && v.Intentional:
+		return "TCP, as was asked for: " + st.causeSentence(*v.Cause)
+	case v.Fallback != nil && *v.Fallback:
+		return "FALLBACK to TCP: " + st.causeSentence(*v.Cause)
+	case len(v.FatalErrors) > 0:
+		for _, e := range st.events {
+			if e.ID == v.FatalErrors[0] {
+				return "Failed: " + e.Text
+			}
+		}
+		return "Failed: " + v.FatalErrors[0]
+	case v.Library == "":
+		return "Unknown: no line of NCCL, UCX or MPI in what was read."
+	case v.Fallback == nil && v.Cause != nil:
+		return "Unknown whether data leaves the node; if it does, it goes over TCP: " + st.causeSentence(*v.Cause)
+	case v.Fallback == nil:
+		return "Unknown: the log does not say what carries the data (NCCL_DEBUG=INFO or UCX_LOG_LEVEL=info makes it)."
+	}
+	if n, known := st.nodes(); known && n == 1 {
+		return "No fallback: the job runs on one node."
+	}
+	s := "No fallback: " + strings.Join(v.Networks, ", ")
+	if len(v.Networks) == 0 {
+		s = "No fallback"
+	}
+	if len(v.Devices) > 0 {
+		s += fmt.Sprintf(" on %d device", len(v.Devices))
+		if len(v.Devices) > 1 {
+			s += "s"
+		}
+	}
+	switch {
+	case v.GDR == nil:
+	case !*v.GDR:
+		s += ", GPUDirect off"
+	case v.GDRPartial:
+		relay := st.totals(func(k transportKey) bool { return k.gdr == gdrRelay })
+		staged := st.totals(func(k transportKey) bool { return k.gdr == gdrNo })
+		s += fmt.Sprintf(", GPUDirect on (%d connections by way of another GPU, %d through the host)", relay, staged)
+	default:
+		s += ", GPUDirect on"
+	}
+	return s + "."
+}
