@@ -71,7 +71,8 @@ func (st *state) causeSentence(cause string) string {
 }
 
 // secondaryErrors follow from others: they come last in the list of errors.
-var secondaryErrors = []string{"connection-closed", "ib-completion-error-5", "torch-watchdog", "nccl-failed", "nccl-abort", "nccl-fatal", "mpi-abort", "ucx-peer-gone", "crash"}
+// The nearest to a first cause stands first.
+var secondaryErrors = []string{"ib-completion-error-5", "ucx-peer-gone", "connection-closed", "nccl-fatal", "torch-watchdog", "nccl-failed", "nccl-abort", "mpi-abort", "crash"}
 
 // trustedHosts are the host names that prefixes gave, without those that are
 // the head or the tail of a line that another process ran over: they look like
@@ -389,8 +390,8 @@ func (st *state) verdict() Verdict {
 			v.FatalErrors = append(v.FatalErrors, id)
 		}
 	}
-	for _, id := range st.fatal {
-		if slices.Contains(secondaryErrors, id) {
+	for _, id := range secondaryErrors {
+		if slices.Contains(st.fatal, id) {
 			v.FatalErrors = append(v.FatalErrors, id)
 		}
 	}
