@@ -4,5 +4,5 @@
 // built-ins, the search order and how later files are merged over earlier
 // ones; it never looks at a machine.
 //
-//	p, err := profiles.Load(profiles.Dirs{...}, "roce-dscp26")
+//	p, err := profiles.Load(dirs, "roce-dscp26")
 package profiles

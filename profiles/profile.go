@@ -8,7 +8,8 @@ type Profile struct {
 	Source string // "built-in", or the path it was read from; merged: the last one
 	Match  Match
 	Fabric Fabric
-	Env    []Setting // in the order of the file
+	Env    []Setting // in the order of the files
+	Hints  []string  // what a machine cannot see of itself (BIOS, hypervisor, switch) and should be looked at
 }
 
 // Match proposes a profile from what is seen; it never chooses silently.

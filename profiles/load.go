@@ -1,0 +1,216 @@
+package profiles
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+//go:embed builtin
+var builtins embed.FS
+
+// BuiltIn is the Source of a profile that no file changed.
+const BuiltIn = "built-in"
+
+// Dirs are the directories that may hold profiles, lowest first: later ones
+// are merged over earlier ones, and all of them over the built-ins. Each holds
+// NAME.toml files for fabrics, and workloads/NAME.toml.
+type Dirs []string
+
+// UnknownError is a name that neither a built-in nor a file has.
+type UnknownError struct {
+	Kind  string // "fabric profile", "workload profile"
+	Name  string
+	Known []string
+}
+
+func (e *UnknownError) Error() string {
+	return fmt.Sprintf("no %s named %q", e.Kind, e.Name)
+}
+
+// Info is one line of a list of profiles.
+type Info struct {
+	Name   string
+	About  string
+	Source string
+	Err    error // the file is there and cannot be read as a profile
+}
+
+// Load returns the fabric profile of that name: the built-in with the files of
+// dirs merged over it. A name with a slash, or ending in .toml, is a file: it
+// is merged over the profile of the same name, if there is one.
+// Errors in files begin with "path:line:".
+func Load(dirs Dirs, name string) (Profile, error) {
+	var p Profile
+	err := load(dirs, name, "fabric profile", func(path, text string) (string, error) {
+		var r rawProfile
+		d, err := decode(path, text, &r)
+		if err != nil {
+			return "", err
+		}
+		if err := d.checkProfile(&r); err != nil {
+			return "", err
+		}
+		p.overlay(d, &r)
+		return p.Name, nil
+	}, func() { p = Profile{} })
+	if err != nil {
+		return Profile{}, err
+	}
+	return p, checkWhole(&p)
+}
+
+// LoadWorkload is Load for workload profiles.
+func LoadWorkload(dirs Dirs, name string) (Workload, error) {
+	var w Workload
+	err := load(dirs, name, "workload profile", func(path, text string) (string, error) {
+		var r rawWorkload
+		d, err := decode(path, text, &r)
+		if err != nil {
+			return "", err
+		}
+		if err := d.checkWorkload(&r); err != nil {
+			return "", err
+		}
+		w.overlay(d, &r)
+		return w.Name, nil
+	}, func() { w = Workload{} })
+	return w, err
+}
+
+func isFile(name string) bool {
+	return strings.ContainsRune(name, '/') || strings.HasSuffix(name, ".toml")
+}
+
+func subdir(kind string) string {
+	if kind == "workload profile" {
+		return "workloads"
+	}
+	return ""
+}
+
+// load calls add for every text that name consists of, lowest layer first; it
+// returns the name so far. reset forgets what was added.
+func load(dirs Dirs, name, kind string, add func(path, text string) (string, error), reset func()) error {
+	if isFile(name) {
+		text, err := readFile(name)
+		if err != nil {
+			return fmt.Errorf("%s: %w", kind, err)
+		}
+		own, err := add(name, text)
+		if err != nil {
+			return err
+		}
+		if own == "" {
+			own = strings.TrimSuffix(filepath.Base(name), ".toml")
+		}
+		// now that its name is known: the layers below first, then the file again
+		reset()
+		var unknown *UnknownError
+		if err := load(dirs, own, kind, add, reset); err != nil && !errors.As(err, &unknown) {
+			return err
+		}
+		_, err = add(name, text)
+		return err
+	}
+	found := false
+	// embed.FS never fails on a name that is there; a wrong name is fs.ErrNotExist
+	if text, err := builtins.ReadFile(path.Join("builtin", subdir(kind), name+".toml")); err == nil {
+		if _, err := add(BuiltIn, string(text)); err != nil {
+			return err
+		}
+		found = true
+	}
+	for _, dir := range dirs {
+		if dir == "" || !nameForm.MatchString(name) {
+			continue
+		}
+		file := filepath.Join(dir, subdir(kind), name+".toml")
+		text, err := readFile(file)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) && !found && dir != dirs[len(dirs)-1] {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", kind, err)
+		}
+		own, err := add(file, text)
+		if err != nil {
+			return err
+		}
+		if own != "" && own != name {
+			return fmt.Errorf("%s: the file is called %s.toml, but says name = %q", file, name, own)
+		}
+		found = true
+	}
+	if !found {
+		return &UnknownError{Kind: kind, Name: name, Known: names(dirs, subdir(kind))}
+	}
+	return nil
+}
+
+func readFile(name string) (string, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return "", fmt.Errorf("read %q: %w", name, err)
+	}
+	return string(text), nil
+}
+
+// names are the names that can be loaded, sorted.
+func names(dirs Dirs, sub string) []string {
+	var out []string
+	addAll := func(entries []fs.DirEntry) {
+		for _, e := range entries {
+			if n, ok := strings.CutSuffix(e.Name(), ".toml"); ok && !e.IsDir() {
+				out = append(out, n)
+			}
+		}
+	}
+	if entries, err := builtins.ReadDir(path.Join("builtin", sub)); err == nil {
+		addAll(entries)
+	}
+	for _, dir := range dirs {
+		if dir == "" {
+			continue
+		}
+		// a directory that is absent or closed to us has no profiles for us
+		if entries, err := os.ReadDir(filepath.Join(dir, sub)); err == nil {
+			addAll(entries)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// List returns every fabric profile that can be loaded, by name. Files that
+// are wrong are listed with their error.
+func List(dirs Dirs) []Info {
+	var out []Info
+	for _, n := range names(dirs, "") {
+		p, err := Load(dirs, n)
+		out = append(out, Info{Name: n, About: p.About, Source: p.Source, Err: err})
+	}
+	return out
+}
+
+// ListWorkloads is List for workload profiles.
+func ListWorkloads(dirs Dirs) []Info {
+	var out []Info
+	for _, n := range names(dirs, "workloads") {
+		w, err := LoadWorkload(dirs, n)
+		out = append(out, Info{Name: n, About: w.About, Source: w.Source, Err: err})
+	}
+	return out
+}
