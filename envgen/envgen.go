@@ -1,6 +1,8 @@
 package envgen
 
 import (
+	"net/netip"
+
 	"fabrun/profiles"
 	"fabrun/topology"
 	"fabrun/topology/finding"
@@ -80,6 +82,9 @@ type Job struct {
 	UsesGPU      *bool // nil unknown
 	Launcher     string
 	LogDir       string // where private logs go; "" none asked for
+	// Addresses are those by which the job's hosts know each other (their
+	// names resolved by the caller); nil unknown.
+	Addresses []netip.Addr
 }
 
 // Input is everything Compute looks at.

@@ -134,7 +134,7 @@ func load(dirs Dirs, name, kind string, add func(path, text string) (string, err
 		}
 		file := filepath.Join(dir, subdir(kind), name+".toml")
 		text, err := readFile(file)
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) && !found && dir != dirs[len(dirs)-1] {
+		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {

@@ -1,0 +1,439 @@
+package envgen
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"fabrun/profiles"
+	"fabrun/topology"
+	"fabrun/topology/finding"
+)
+
+// state is what the rules see: the hosts with their chosen ports, and what
+// was decided for the job as a whole.
+type state struct {
+	in        Input
+	want      gidWant
+	nodes     []*node
+	portRules []portRule
+	rails     []Rail
+	cross     crossing
+	findings  []finding.Finding
+
+	ncclGID gidPlan
+	ucxGID  gidPlan
+	zeroGID gidPlan // libraries whose default is index 0
+}
+
+func (s *state) add(f finding.Finding) { s.findings = append(s.findings, f) }
+
+// varRule yields the variables of one host.
+type varRule struct {
+	id    string
+	about string
+	vars  func(s *state, n *node) []Var
+}
+
+// varRules is every rule that sets something, in the order of the output.
+func varRules() []varRule {
+	return []varRule{
+		{"hca.nccl-set", "one exact set of ports per node for NCCL, the same for every rank", ncclHCA},
+		{"hca.cross-rail", "whether a rail may talk to another", ncclCrossNIC},
+		{"gid.nccl", "NCCL's GID: left to it where it would choose right, else said", ncclGID},
+		{"gdr.level", "how far a NIC may be from a GPU for GPUDirect", ncclGDR},
+		{"qos.nccl", "the fabric's traffic class and service level for NCCL", ncclQoS},
+		{"qos.adaptive-routing", "adaptive routing where the fabric has it", ncclAdaptive},
+		{"bootstrap.interface", "the interface by which the hosts know each other", bootstrapVars},
+		{"gate.nccl", "under --strict NCCL may not fall back", ncclGate},
+		{"hca.ucx-devices", "UCX gets RDMA devices only", ucxDevices},
+		{"gid.ucx", "UCX's GID, where its own choice would be wrong", ucxGID},
+		{"qos.ucx", "the fabric's traffic class and service level for UCX", ucxQoS},
+		{"gate.openmpi", "Open MPI must take its UCX component", openMPIGate},
+		{"log.nccl", "NCCL's log to a private file", ncclLog},
+		{"log.ucx", "UCX's log to a private file", ucxLog},
+	}
+}
+
+// Compute chooses the variables of every host, and says what is wrong.
+func Compute(in Input) Result {
+	s := &state{in: in, portRules: portRules()}
+	s.want = wantOf(&in.Profile)
+	for i := range in.Hosts {
+		h := &in.Hosts[i]
+		s.nodes = append(s.nodes, &node{h: h, v: versionsOf(h, in.Job)})
+	}
+	s.choosePorts()
+	s.planRails()
+	res := Result{Rails: s.rails}
+	for _, n := range s.nodes {
+		if len(n.use) > 0 {
+			res.RDMA = true
+		}
+	}
+	var perHost [][]Var
+	if res.RDMA {
+		s.planGIDs()
+		s.oddNodes()
+		s.portFindings()
+		perHost = make([][]Var, len(s.nodes))
+		for i, n := range s.nodes {
+			if len(n.use) == 0 || in.Profile.Fabric.SetNothing {
+				continue
+			}
+			for _, r := range varRules() {
+				for _, v := range r.vars(s, n) {
+					v.Rule, v.Origin = r.id, FromPlan
+					if v.Scope == "" {
+						v.Scope = JobScope
+					}
+					perHost[i] = append(perHost[i], v)
+				}
+			}
+		}
+		s.qosFindings()
+	} else {
+		perHost = make([][]Var, len(s.nodes))
+		s.noRDMA()
+	}
+	for i, n := range s.nodes {
+		vars := perHost[i]
+		if res.RDMA && !in.Profile.Fabric.SetNothing && len(n.use) > 0 {
+			vars = s.withProfile(n, vars)
+		}
+		vars = s.withUser(n, vars)
+		res.Hosts = append(res.Hosts, HostEnv{Host: n.h.Name, Vars: vars})
+	}
+	markScopes(res.Hosts)
+	res.Networks = s.networks()
+	res.Contract = s.contract()
+	res.Findings = s.findings
+	finding.Sort(res.Findings)
+	return res
+}
+
+func wantOf(p *profiles.Profile) gidWant {
+	w := gidWant{version: roceV2, family: p.Fabric.GIDFamily}
+	if w.family == "" {
+		w.family = "any"
+	}
+	if p.Fabric.RoCEVersion == 1 {
+		w.version = roceV1
+	}
+	for _, t := range p.Fabric.Subnets {
+		// profiles are checked when read; a value made by hand that is no
+		// subnet narrows nothing
+		if sub, err := netip.ParsePrefix(t); err == nil {
+			w.subnets = append(w.subnets, sub)
+		}
+	}
+	return w
+}
+
+func (w gidWant) text() string {
+	t := "a " + w.version + " GID with "
+	switch w.family {
+	case "ipv4":
+		t += "an IPv4 address"
+	case "ipv6":
+		t += "a global IPv6 address"
+	default:
+		t += "a routable address"
+	}
+	if len(w.subnets) > 0 {
+		var subs []string
+		for _, p := range w.subnets {
+			subs = append(subs, p.String())
+		}
+		t += " in " + strings.Join(subs, ", ")
+	}
+	return t
+}
+
+// withProfile puts the profile's own variables in: they beat the plan's.
+func (s *state) withProfile(n *node, vars []Var) []Var {
+	put := func(set profiles.Setting, origin Origin, source string) {
+		if k, ok := Known(set.Name); ok && k.existsIn(n.v) == no {
+			s.add(finding.Finding{ID: "version.profile", Severity: finding.Note, Host: n.h.Name, Subject: set.Name,
+				Seen: source + " sets it", Wanted: "a library that knows it", Why: "the library found here does not know this variable, so it is not set", Hint: ""})
+			return
+		}
+		v := Var{Name: set.Name, Value: set.Value, Scope: JobScope, Origin: origin, Rule: "profile.env", Why: set.Why,
+			Evidence: []string{source}}
+		if i := indexVar(vars, set.Name); i >= 0 {
+			if vars[i].Value != set.Value {
+				v.Overrode = fmt.Sprintf("%s would have said %s (%s)", vars[i].Origin, vars[i].Value, vars[i].Rule)
+			}
+			vars[i] = v
+			return
+		}
+		vars = append(vars, v)
+	}
+	for _, e := range s.in.Profile.Env {
+		put(e, FromProfile, "profile "+s.in.Profile.Name)
+	}
+	if w := s.in.Workload; w != nil {
+		for _, e := range w.Env {
+			if i := indexVar(vars, e.Name); i < 0 || vars[i].Origin == FromPlan {
+				put(e, FromWorkload, "workload profile "+w.Name)
+			}
+		}
+	}
+	return vars
+}
+
+// withUser replaces what somebody set before: it wins, and is shown.
+func (s *state) withUser(n *node, vars []Var) []Var {
+	for _, set := range s.settings(n) {
+		k, known := Known(set.Name)
+		i := indexVar(vars, set.Name)
+		if i < 0 && !known {
+			continue
+		}
+		v := Var{Name: set.Name, Value: set.Value, Scope: JobScope, Origin: set.Origin, Rule: "user.set",
+			Why: "set before fabrun: kept", Evidence: []string{set.Where}}
+		if set.Host != "" {
+			v.Scope = NodeScope
+		}
+		if known {
+			v.IfWrong = k.IfWrong
+		}
+		if i >= 0 {
+			if vars[i].Value != set.Value {
+				v.Overrode = fmt.Sprintf("%s would have said %s: %s", vars[i].Origin, vars[i].Value, vars[i].Why)
+			}
+			vars[i] = v
+			continue
+		}
+		vars = append(vars, v)
+	}
+	return vars
+}
+
+// settings are what is already set on a host, the strongest of each name:
+// the job's own settings in the order in which they are given (the last one
+// of a name wins), then configuration files.
+func (s *state) settings(n *node) []Setting {
+	var out []Setting
+	for _, set := range s.in.Job.Settings {
+		if set.Host != "" && set.Host != n.h.Name {
+			continue
+		}
+		i := slices.IndexFunc(out, func(o Setting) bool { return o.Name == set.Name })
+		switch {
+		case i < 0:
+			out = append(out, set)
+		case originRank(set.Origin) >= originRank(out[i].Origin):
+			out[i] = set
+		}
+	}
+	return out
+}
+
+// originRank orders those who may say a value; a higher one wins.
+func originRank(o Origin) int {
+	switch o {
+	case FromUser:
+		return 5
+	case FromImage:
+		return 4
+	case FromSite:
+		return 3
+	case FromProfile:
+		return 2
+	case FromWorkload:
+		return 1
+	default:
+		return 0
+	}
+}
+
+// isSet says whether somebody else set a variable on a host.
+func (s *state) isSet(n *node, name string) bool {
+	return slices.ContainsFunc(s.in.Job.Settings, func(set Setting) bool {
+		return set.Name == name && (set.Host == "" || set.Host == n.h.Name)
+	})
+}
+
+func indexVar(vars []Var, name string) int {
+	return slices.IndexFunc(vars, func(v Var) bool { return v.Name == name })
+}
+
+// markScopes makes a variable node-scoped wherever hosts differ in it.
+func markScopes(hosts []HostEnv) {
+	if len(hosts) < 2 {
+		return
+	}
+	first := map[string]string{}
+	count := map[string]int{}
+	differs := map[string]bool{}
+	for _, h := range hosts {
+		for _, v := range h.Vars {
+			if have, ok := first[v.Name]; ok && have != v.Value {
+				differs[v.Name] = true
+			} else if !ok {
+				first[v.Name] = v.Value
+			}
+			count[v.Name]++
+		}
+	}
+	for i := range hosts {
+		for j := range hosts[i].Vars {
+			v := &hosts[i].Vars[j]
+			if v.Scope == JobScope && (differs[v.Name] || count[v.Name] != len(hosts)) {
+				v.Scope = NodeScope
+			}
+		}
+	}
+}
+
+func (s *state) noRDMA() {
+	seen := "no RDMA device"
+	var reasons []string
+	for _, n := range s.nodes {
+		for _, p := range n.ports {
+			r := p.name() + ": " + p.reject
+			if !slices.Contains(reasons, r) {
+				reasons = append(reasons, r)
+			}
+		}
+	}
+	if len(reasons) > 0 {
+		seen = strings.Join(reasons[:min(3, len(reasons))], "; ")
+	}
+	sev := finding.Note
+	if len(reasons) > 0 {
+		sev = finding.Warning // devices are there and none can be used
+	}
+	s.add(finding.Finding{ID: "hca.none", Severity: sev, Seen: seen, Wanted: "an RDMA port that the job can use",
+		Subject: "the job's hosts", Why: "the job runs over TCP; nothing was set", Hint: ""})
+}
+
+// oddNodes names hosts that cannot take part as the others do.
+func (s *state) oddNodes() {
+	most := 0
+	for _, n := range s.nodes {
+		most = max(most, len(n.use))
+	}
+	for _, n := range s.nodes {
+		if len(n.use) > 0 {
+			continue
+		}
+		var why []string
+		for _, p := range n.ports {
+			why = append(why, p.name()+": "+p.reject)
+		}
+		seen := "no RDMA device"
+		if len(why) > 0 {
+			seen = strings.Join(why[:min(3, len(why))], "; ")
+		}
+		s.add(finding.Finding{ID: "hca.none-on-host", Severity: finding.Error, Host: n.h.Name, Subject: "RDMA devices", Seen: seen,
+			Wanted: fmt.Sprintf("%d usable, as on the other hosts", most),
+			Why:    "the other hosts use RDMA and this one cannot: NCCL aborts, MPI falls back to TCP towards it",
+			Hint:   "leave " + n.h.Name + " out, or repair it"})
+	}
+}
+
+func (s *state) networks() []string {
+	var out []string
+	put := func(x string) {
+		if !slices.Contains(out, x) {
+			out = append(out, x)
+		}
+	}
+	for _, n := range s.nodes {
+		for _, p := range n.use {
+			switch {
+			case p.family == efa:
+				put("efa")
+			case p.family == cxi:
+				put("cxi")
+			case p.family == psm:
+				put("psm")
+			case p.roce():
+				put("roce")
+			default:
+				put("ib")
+			}
+		}
+	}
+	if len(out) == 0 {
+		out = append(out, "socket")
+	}
+	return out
+}
+
+// contract says in one line what the job should run on.
+func (s *state) contract() string {
+	nets := s.networks()
+	if nets[0] == "socket" {
+		return "TCP: no RDMA on the job's hosts"
+	}
+	words := map[string]string{
+		"ib": "InfiniBand", "roce": strings.TrimPrefix(s.want.version, "IB/"), "efa": "EFA", "cxi": "Slingshot", "psm": "Omni-Path",
+	}
+	var kinds []string
+	for _, n := range nets {
+		kinds = append(kinds, words[n])
+	}
+	rails := len(s.rails)
+	unit := "rails"
+	if rails == 1 {
+		unit = "rail"
+	}
+	text := fmt.Sprintf("%d %s of %s", rails, unit, strings.Join(kinds, " and "))
+	if r := s.commonRate(); r > 0 {
+		text += fmt.Sprintf(" (%g Gb/s)", r)
+	}
+	if s.usesNCCL() {
+		switch gdrPossible(s.nodes[s.firstUsed()].h) {
+		case yes:
+			text += ", GPUDirect on"
+		case no:
+			text += ", GPUDirect off"
+		}
+	}
+	if q := s.in.Profile.Fabric.QoS; q != nil && slices.Contains(nets, "roce") {
+		text += fmt.Sprintf(", DSCP %d", q.RDMA.DSCP)
+		if q.RDMA.Priority != nil {
+			text += fmt.Sprintf(", priority %d", *q.RDMA.Priority)
+		}
+	}
+	if s.in.Profile.Fabric.SetNothing {
+		text += "; nothing set"
+	}
+	return text
+}
+
+func (s *state) firstUsed() int {
+	return max(0, slices.IndexFunc(s.nodes, func(n *node) bool { return len(n.use) > 0 }))
+}
+
+// usesNCCL says whether NCCL's variables are of use: a GPU, or the library,
+// on some host, unless it is known that the job uses no GPU.
+func (s *state) usesNCCL() bool {
+	if u := s.in.Job.UsesGPU; u != nil {
+		return *u
+	}
+	return slices.ContainsFunc(s.nodes, func(n *node) bool {
+		return len(n.h.GPUs) > 0 || n.v.NCCL != "" || hasSoftware(n.h, "nccl", "rccl")
+	})
+}
+
+// gdrPossible says whether NICs can read the GPUs' memory.
+func gdrPossible(h *topology.Host) answer {
+	if len(h.GPUs) == 0 {
+		return no
+	}
+	m := h.PeerMemory
+	for _, v := range []*bool{m.NvidiaPeermem, m.DMABuf, m.AMDKFD} {
+		if v != nil && *v {
+			return yes
+		}
+	}
+	if m.NvidiaPeermem != nil && m.DMABuf != nil {
+		return no
+	}
+	return unknown
+}

@@ -1,0 +1,444 @@
+package envgen
+
+import (
+	"fmt"
+	"net/netip"
+	"path"
+	"slices"
+	"strings"
+
+	"fabrun/topology"
+	"fabrun/topology/finding"
+)
+
+// family is the software by which a device is used.
+type family string
+
+const (
+	verbs family = "verbs" // libibverbs: NCCL's IB transport, UCX
+	psm   family = "psm"   // Omni-Path, True Scale: PSM2 or libfabric
+	efa   family = "efa"   // libfabric
+	cxi   family = "cxi"   // Slingshot: libfabric
+	iwarp family = "iwarp" // verbs without GIDs that NCCL or UCX could use
+)
+
+func familyOf(h *topology.HCA) family {
+	switch {
+	case h.Class == "cxi" || h.Driver == "cxi" || h.Driver == "cxi_ss1":
+		return cxi
+	case h.Driver == "efa":
+		return efa
+	case h.Driver == "hfi1" || h.Driver == "qib" || h.Driver == "ib_qib":
+		return psm
+	case h.Driver == "siw" || h.Driver == "iw_cxgb4" || h.Driver == "cxgb4" || strings.HasPrefix(h.NodeType, "RNIC"):
+		return iwarp
+	default:
+		return verbs
+	}
+}
+
+// port is one port of one HCA with what was decided about it.
+type port struct {
+	node     *node
+	hca      *topology.HCA
+	p        *topology.Port
+	netdev   *topology.Netdev // nil: none visible
+	family   family
+	gid      *topology.GID
+	gidNot   []Alternative
+	subnet   netip.Prefix // of the chosen GID's address; invalid unknown
+	rejectID string       // rule that rejected it; "" chosen
+	reject   string
+}
+
+func (p *port) name() string { return fmt.Sprintf("%s:%d", p.hca.Name, p.p.Number) }
+
+func (p *port) roce() bool { return p.p.LinkLayer == "Ethernet" }
+
+func (p *port) infiniband() bool { return p.p.LinkLayer == "InfiniBand" }
+
+// rate is the wire's rate in Gb/s; 0 unknown.
+func (p *port) rate() float64 {
+	if p.p.RateGbps != nil && p.p.RateTrusted {
+		return *p.p.RateGbps
+	}
+	if p.p.Speed != nil {
+		return *p.p.Speed
+	}
+	return 0
+}
+
+// file is the path of one of the port's files, as evidence names it.
+func (p *port) file(name string) string {
+	return fmt.Sprintf("sys/class/infiniband/%s/ports/%d/%s", p.hca.Name, p.p.Number, name)
+}
+
+// mtu is the RDMA active MTU in bytes; 0 unknown. For RoCE without a verbs
+// fact it follows from the netdev: the largest of 256…4096 that fits beside 96
+// bytes of headers (GRH 40, UDP 8, BTH 12, XRC 4, AtomicETH 28, ICRC 4:
+// iboe_get_mtu in include/rdma/ib_addr.h).
+func (p *port) mtu() int {
+	if p.p.ActiveMTU != nil {
+		return *p.p.ActiveMTU
+	}
+	if !p.roce() || p.netdev == nil || p.netdev.MTU == nil {
+		return 0
+	}
+	for _, m := range []int{4096, 2048, 1024, 512, 256} {
+		if *p.netdev.MTU-96 >= m {
+			return m
+		}
+	}
+	return 0
+}
+
+// node is one host with its ports and versions.
+type node struct {
+	h     *topology.Host
+	v     Versions
+	ports []*port
+	use   []*port // chosen, in HCA order
+}
+
+func (n *node) netdev(name string) *topology.Netdev {
+	for i := range n.h.Netdevs {
+		if n.h.Netdevs[i].Name == name {
+			return &n.h.Netdevs[i]
+		}
+	}
+	return nil
+}
+
+// lower is the device below a VLAN or macvlan, "" for none.
+func (n *node) lower(name string) string {
+	if d := n.netdev(name); d != nil {
+		return d.Lower
+	}
+	return ""
+}
+
+// portRule rejects a port with a reason; "" lets it pass.
+type portRule struct {
+	id    string
+	about string
+	judge func(s *state, p *port) string
+}
+
+// portRules is every reason for which a port carries no data of the job, in
+// the order in which they are asked.
+func portRules() []portRule {
+	return []portRule{
+		{"hca.excluded", "the profile's exclude_hcas names it", portExcluded},
+		{"hca.driver", "the profile names one driver", portDriver},
+		{"hca.family", "the driver decides which libraries can use a device", portFamily},
+		{"hca.port-down", "a port must be ACTIVE and LinkUp", portDown},
+		{"hca.link-layer", "the link layer must be the profile's", portLinkLayer},
+		{"hca.gid", "a RoCE port needs a routable GID of the right version on its own netdev", portGID},
+	}
+}
+
+func portExcluded(s *state, p *port) string {
+	for _, pattern := range s.in.Profile.Fabric.ExcludeHCAs {
+		if ok, err := path.Match(pattern, p.hca.Name); ok && err == nil || pattern == p.hca.Name {
+			return fmt.Sprintf("profile %s excludes %q", s.in.Profile.Name, pattern)
+		}
+	}
+	return ""
+}
+
+func portDriver(s *state, p *port) string {
+	if d := s.in.Profile.Fabric.Driver; d != "" && p.hca.Driver != "" && p.hca.Driver != d {
+		return fmt.Sprintf("driver is %s, profile %s is for %s", p.hca.Driver, s.in.Profile.Name, d)
+	}
+	return ""
+}
+
+func portFamily(_ *state, p *port) string {
+	if p.family == iwarp {
+		return "iWARP: neither NCCL nor UCX uses it"
+	}
+	return ""
+}
+
+func portDown(_ *state, p *port) string {
+	if p.p.State != "" && p.p.State != "ACTIVE" {
+		return strings.TrimSuffix(fmt.Sprintf("state %s, phys_state %s", p.p.State, p.p.PhysState), ", phys_state ")
+	}
+	if p.p.PhysState != "" && p.p.PhysState != "LinkUp" {
+		return "phys_state " + p.p.PhysState
+	}
+	return ""
+}
+
+func portLinkLayer(s *state, p *port) string {
+	want := s.in.Profile.Fabric.LinkLayer
+	if p.family != verbs && p.family != psm || p.p.LinkLayer == "" {
+		return ""
+	}
+	switch {
+	case want == "ethernet" && p.infiniband(), want == "infiniband" && p.roce():
+		return fmt.Sprintf("link layer %s; profile %s is %s", p.p.LinkLayer, s.in.Profile.Name, want)
+	case !p.infiniband() && !p.roce():
+		return fmt.Sprintf("link layer %q is neither InfiniBand nor Ethernet", p.p.LinkLayer)
+	}
+	return ""
+}
+
+func portGID(s *state, p *port) string {
+	if p.family != verbs || !p.roce() {
+		return ""
+	}
+	if len(p.p.GIDs) == 0 {
+		switch {
+		case p.p.GIDUnreadable != "":
+			return "GID table cannot be read: " + p.p.GIDUnreadable
+		case p.node.h.XML != nil:
+			return "" // a topology file knows no GIDs
+		default:
+			return "no GID at all: its netdev is down, without address, or in another network namespace"
+		}
+	}
+	p.gid, p.gidNot = s.want.pickGID(p.p, p.node.lower)
+	if p.gid == nil {
+		return fmt.Sprintf("no usable GID: %s", joinAlternatives(p.gidNot, 3))
+	}
+	if d := p.node.netdev(cmpOr(p.gid.Netdev, p.p.Netdev)); d != nil {
+		for _, a := range d.Addrs {
+			if a.Addr().Unmap() == p.gid.Addr.Unmap() {
+				p.subnet = a.Masked()
+			}
+		}
+	}
+	return ""
+}
+
+func cmpOr(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+func joinAlternatives(as []Alternative, most int) string {
+	var parts []string
+	for i, a := range as {
+		if i == most {
+			parts = append(parts, fmt.Sprintf("and %d more", len(as)-most))
+			break
+		}
+		parts = append(parts, a.Value+" "+a.Why)
+	}
+	return strings.Join(parts, "; ")
+}
+
+// choosePorts judges every port of every host, then the set of each host.
+func (s *state) choosePorts() {
+	for _, n := range s.nodes {
+		for i := range n.h.HCAs {
+			hca := &n.h.HCAs[i]
+			for j := range hca.Ports {
+				p := &port{node: n, hca: hca, p: &hca.Ports[j], family: familyOf(hca)}
+				p.netdev = n.netdev(p.p.Netdev)
+				for _, r := range s.portRules {
+					if why := r.judge(s, p); why != "" {
+						p.rejectID, p.reject = r.id, why
+						break
+					}
+				}
+				n.ports = append(n.ports, p)
+			}
+		}
+		rejectVirtual(n)
+		s.oneLinkLayer(n)
+		rejectSlowClass(n)
+		for _, p := range n.ports {
+			if p.rejectID == "" {
+				n.use = append(n.use, p)
+			}
+		}
+	}
+}
+
+// rejectVirtual keeps a PF and its own VFs from being used together: they
+// share one wire. The PF wins where it is usable.
+func rejectVirtual(n *node) {
+	for _, p := range n.ports {
+		if p.rejectID != "" || p.hca.PF == "" {
+			continue
+		}
+		for _, q := range n.ports {
+			if q.hca.Name == p.hca.PF && q.rejectID == "" {
+				p.rejectID, p.reject = "hca.virtual", fmt.Sprintf("a virtual function of %s, which is used itself", q.hca.Name)
+				break
+			}
+		}
+	}
+}
+
+// oneLinkLayer keeps the link layer that carries more where a host has both
+// and the profile does not say which.
+func (s *state) oneLinkLayer(n *node) {
+	if s.in.Profile.Fabric.LinkLayer != "" {
+		return
+	}
+	var ib, eth float64
+	for _, p := range n.ports {
+		if p.rejectID == "" && p.family == verbs {
+			switch {
+			case p.infiniband():
+				ib += max(p.rate(), 1)
+			case p.roce():
+				eth += max(p.rate(), 1)
+			}
+		}
+	}
+	if ib == 0 || eth == 0 {
+		return
+	}
+	for _, p := range n.ports {
+		if p.rejectID != "" || p.family != verbs {
+			continue
+		}
+		if ib >= eth && p.roce() {
+			p.rejectID, p.reject = "hca.link-layer", "RoCE, while the faster ports of this host are InfiniBand"
+		}
+		if eth > ib && p.infiniband() {
+			p.rejectID, p.reject = "hca.link-layer", "InfiniBand, while the faster ports of this host are RoCE"
+		}
+	}
+}
+
+// rejectSlowClass leaves out ports that are plainly of another class: at most
+// half as fast as the fastest, and another part. The same part at half its
+// rate is a sick link, which is reported and not hidden.
+func rejectSlowClass(n *node) {
+	var best *port
+	for _, p := range n.ports {
+		if p.rejectID == "" && (best == nil || p.rate() > best.rate()) {
+			best = p
+		}
+	}
+	if best == nil {
+		return
+	}
+	for _, p := range n.ports {
+		if p.rejectID != "" || p.rate() == 0 || p.rate() > best.rate()/2 || samePart(p, best) {
+			continue
+		}
+		p.rejectID = "hca.speed-class"
+		p.reject = fmt.Sprintf("%g Gb/s beside %s with %g Gb/s, and another part: a management or storage port", p.rate(), best.name(), best.rate())
+	}
+}
+
+func samePart(a, b *port) bool {
+	if a.hca.BoardID != "" && b.hca.BoardID != "" {
+		return a.hca.BoardID == b.hca.BoardID
+	}
+	if a.hca.HCAType != "" && b.hca.HCAType != "" {
+		return a.hca.HCAType == b.hca.HCAType
+	}
+	da, db := pciDevice(a.node.h, a.hca.PCI), pciDevice(b.node.h, b.hca.PCI)
+	if da != nil && db != nil && da.Device != nil && db.Device != nil {
+		return *da.Device == *db.Device
+	}
+	return a.hca.PCI == "" && b.hca.PCI == "" || a.hca.PCI != "" && b.hca.PCI != "" && a.hca.PCI[:len(a.hca.PCI)-1] == b.hca.PCI[:len(b.hca.PCI)-1]
+}
+
+func pciDevice(h *topology.Host, address string) *topology.PCIDevice {
+	i, ok := slices.BinarySearchFunc(h.PCI, address, func(d topology.PCIDevice, a string) int { return strings.Compare(d.Address, a) })
+	if !ok || address == "" {
+		return nil
+	}
+	return &h.PCI[i]
+}
+
+// portFindings says what is wrong with single ports: down or slower than
+// their peers, small MTU.
+func (s *state) portFindings() {
+	for _, n := range s.nodes {
+		for _, p := range n.ports {
+			switch {
+			case p.rejectID == "hca.port-down" && s.peerUses(p):
+				s.add(finding.Finding{ID: "hca.port-down", Severity: finding.Error, Host: n.h.Name, Subject: p.name(),
+					Seen: p.reject, Wanted: "ACTIVE and LinkUp, as on the other hosts",
+					Why:  "this rail carries nothing on " + n.h.Name + ", so the job's hosts do not agree",
+					Hint: "check cable and switch port; or leave the host out, or drop the rail everywhere with exclude_hcas in the profile"})
+			case p.rejectID == "hca.port-down":
+				s.add(finding.Finding{ID: "hca.port-down", Severity: finding.Note, Host: n.h.Name, Subject: p.name(),
+					Seen: p.reject, Wanted: "ACTIVE and LinkUp", Why: "not used; it carries nothing", Hint: "nothing to do where no cable is meant to be in it"})
+			case p.rejectID == "hca.gid":
+				s.add(finding.Finding{ID: "hca.gid", Severity: finding.Warning, Host: n.h.Name, Subject: p.name(),
+					Seen: p.reject, Wanted: s.want.text(), Why: "the port is up but cannot be used for RoCE",
+					Hint: "give " + cmpOr(p.p.Netdev, "its netdev") + " an address of the fabric, in this network namespace"})
+			}
+		}
+		s.slowPorts(n)
+		s.smallMTU(n)
+	}
+}
+
+// peerUses says whether the same device is in use on another host.
+func (s *state) peerUses(p *port) bool {
+	for _, n := range s.nodes {
+		if n == p.node {
+			continue
+		}
+		for _, q := range n.use {
+			if q.name() == p.name() || p.hca.PCI != "" && q.hca.PCI == p.hca.PCI && q.p.Number == p.p.Number {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (s *state) slowPorts(n *node) {
+	want := 0.0
+	if r := s.in.Profile.Fabric.RateGbps; r != nil {
+		want = *r
+	} else {
+		want = s.commonRate()
+	}
+	for _, p := range n.use {
+		if r := p.rate(); r != 0 && want != 0 && r < want {
+			s.add(finding.Finding{ID: "hca.port-slow", Severity: finding.Error, Host: n.h.Name, Subject: p.name(),
+				Seen: fmt.Sprintf("%g Gb/s", r), Wanted: fmt.Sprintf("%g Gb/s, as the other ports", want),
+				Why:  "collectives run at the pace of the slowest rail",
+				Hint: "check cable, transceiver and the switch port's speed; or leave the host out"})
+		}
+	}
+}
+
+// commonRate is the rate that most chosen ports of the job have; 0 unknown.
+func (s *state) commonRate() float64 {
+	count := map[float64]int{}
+	best := 0.0
+	for _, n := range s.nodes {
+		for _, p := range n.use {
+			r := p.rate()
+			if r == 0 {
+				continue
+			}
+			count[r]++
+			if count[r] > count[best] || count[r] == count[best] && r > best {
+				best = r
+			}
+		}
+	}
+	return best
+}
+
+func (s *state) smallMTU(n *node) {
+	for _, p := range n.use {
+		m := p.mtu()
+		if m == 0 || !p.roce() || p.hca.Driver == "rxe" {
+			continue
+		}
+		if m < 4096 {
+			s.add(finding.Finding{ID: "hca.active-mtu", Severity: finding.Warning, Host: n.h.Name, Subject: p.name(),
+				Seen: fmt.Sprintf("active MTU %d", m), Wanted: "active MTU 4096 (netdev MTU 4200 or more)",
+				Why:  "four times the packets and headers for the same data",
+				Hint: fmt.Sprintf("ip link set %s mtu 9000, and the same on the switch and on every host", cmpOr(p.p.Netdev, "NETDEV"))})
+		}
+	}
+}

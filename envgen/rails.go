@@ -1,0 +1,217 @@
+package envgen
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"fabrun/topology/finding"
+)
+
+// crossing says whether a rail reaches the other rails.
+type crossing struct {
+	reach answer
+	why   string
+}
+
+// planRails matches the chosen ports of all hosts: by subnet where the
+// subnets tell rails apart, else by position. Names play no part.
+func (s *state) planRails() {
+	hosts := s.usedNodes()
+	if len(hosts) == 0 {
+		return
+	}
+	if keys := s.subnetKeys(hosts); keys != nil {
+		s.railsBySubnet(hosts, keys)
+	} else {
+		s.railsByPosition(hosts)
+	}
+	s.cross = s.crossing(hosts)
+}
+
+func (s *state) usedNodes() []*node {
+	var out []*node
+	for _, n := range s.nodes {
+		if len(n.use) > 0 {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// subnetKeys returns the subnets that are rails, in the order of the first
+// host that has each, or nil where subnets do not tell rails apart: not known,
+// several ports of a host in one, or none shared by the hosts (every link its
+// own subnet).
+func (s *state) subnetKeys(hosts []*node) []netip.Prefix {
+	var order []netip.Prefix
+	count := map[netip.Prefix]int{}
+	ports := 0
+	for _, n := range hosts {
+		seen := map[netip.Prefix]bool{}
+		for _, p := range n.use {
+			if !p.subnet.IsValid() || seen[p.subnet] {
+				return nil
+			}
+			seen[p.subnet] = true
+			if count[p.subnet] == 0 {
+				order = append(order, p.subnet)
+			}
+			count[p.subnet]++
+			ports++
+		}
+	}
+	if len(hosts) == 1 {
+		return order
+	}
+	shared := 0
+	var rails []netip.Prefix
+	for _, k := range order {
+		if 2*count[k] > len(hosts) || count[k] > 1 {
+			shared += count[k]
+			rails = append(rails, k)
+		}
+	}
+	if 2*shared <= ports {
+		return nil
+	}
+	return rails
+}
+
+func (s *state) railsBySubnet(hosts []*node, keys []netip.Prefix) {
+	for i, k := range keys {
+		r := Rail{Index: i, Name: fmt.Sprintf("rail %d", i), Ports: map[string]string{}, Why: "subnet " + k.String()}
+		for _, n := range hosts {
+			if j := slices.IndexFunc(n.use, func(p *port) bool { return p.subnet == k }); j >= 0 {
+				r.Ports[n.h.Name] = n.use[j].name()
+			} else {
+				s.missingRail(n, r)
+			}
+		}
+		s.rails = append(s.rails, r)
+	}
+	for _, n := range hosts {
+		for _, p := range n.use {
+			if slices.Contains(keys, p.subnet) {
+				continue
+			}
+			s.add(finding.Finding{ID: "hca.rail-subnet", Severity: finding.Error, Host: n.h.Name, Subject: p.name(),
+				Seen: fmt.Sprintf("address %s in %s", p.gid.Addr.Unmap(), p.subnet), Wanted: "an address in a subnet of the rails: " + joinPrefixes(keys),
+				Why: "no other host has this subnet, so this port reaches nobody", Hint: "correct the address of " + cmpOr(p.p.Netdev, p.name()) + " on " + n.h.Name})
+		}
+	}
+}
+
+func joinPrefixes(ps []netip.Prefix) string {
+	var out []string
+	for i, p := range ps {
+		if i == 4 {
+			out = append(out, "…")
+			break
+		}
+		out = append(out, p.String())
+	}
+	return strings.Join(out, ", ")
+}
+
+func (s *state) railsByPosition(hosts []*node) {
+	most := 0
+	for _, n := range hosts {
+		most = max(most, len(n.use))
+	}
+	for i := range most {
+		r := Rail{Index: i, Name: fmt.Sprintf("rail %d", i), Ports: map[string]string{}, Why: "position"}
+		for _, n := range hosts {
+			if i < len(n.use) {
+				r.Ports[n.h.Name] = n.use[i].name()
+			}
+		}
+		s.rails = append(s.rails, r)
+	}
+	for _, n := range hosts {
+		if len(n.use) == most {
+			continue
+		}
+		// by position a gap moves every later port, so only the number is sure
+		s.add(finding.Finding{ID: "hca.rail-count", Severity: finding.Error, Host: n.h.Name, Subject: "rails",
+			Seen: fmt.Sprintf("%d usable ports: %s", len(n.use), strings.Join(portNames(n.use), ", ")), Wanted: fmt.Sprintf("%d, as on the other hosts", most),
+			Why:  "the hosts do not have the same rails: NCCL uses the fewest, and MPI ranks may find no common path",
+			Hint: "leave " + n.h.Name + " out, repair it, or drop the rail everywhere with exclude_hcas in the profile"})
+	}
+}
+
+func (s *state) missingRail(n *node, r Rail) {
+	s.add(finding.Finding{ID: "hca.rail-missing", Severity: finding.Error, Host: n.h.Name, Subject: r.Name,
+		Seen: "no usable port in " + strings.TrimPrefix(r.Why, "subnet "), Wanted: "one, as on the other hosts",
+		Why:  "the hosts do not have the same rails",
+		Hint: "leave " + n.h.Name + " out, repair it, or drop the rail everywhere with exclude_hcas in the profile"})
+}
+
+func portNames(ps []*port) []string {
+	var out []string
+	for _, p := range ps {
+		out = append(out, p.name())
+	}
+	return out
+}
+
+// crossing decides whether rails reach each other: the profile says so, or
+// they share a subnet, or every host has a route from each rail to the others.
+func (s *state) crossing(hosts []*node) crossing {
+	if r := s.in.Profile.Fabric.RailOnly; r != nil {
+		if *r {
+			return crossing{no, "profile " + s.in.Profile.Name + " says rail_only = true"}
+		}
+		return crossing{yes, "profile " + s.in.Profile.Name + " says rail_only = false"}
+	}
+	if len(s.rails) < 2 {
+		return crossing{yes, "one rail"}
+	}
+	prefixes := map[string]bool{}
+	for _, n := range hosts {
+		for _, p := range n.use {
+			switch {
+			case p.infiniband() && len(p.p.GIDs) > 0:
+				b := p.p.GIDs[0].Addr.As16()
+				prefixes[fmt.Sprintf("ib %x", b[:8])] = true
+			case p.infiniband():
+				prefixes["ib"] = true
+			case p.subnet.IsValid():
+				prefixes[p.subnet.String()] = true
+			default:
+				return crossing{unknown, "the subnets of the rails are not known"}
+			}
+		}
+	}
+	if len(prefixes) == 1 {
+		return crossing{yes, "all rails are in one subnet"}
+	}
+	for _, n := range hosts {
+		if n.h.Routes == nil {
+			return crossing{unknown, "rails in different subnets; routes not known"}
+		}
+		for _, p := range n.use {
+			for _, q := range n.use {
+				if p != q && p.subnet != q.subnet && !n.routes(p, q.subnet) {
+					return crossing{no, fmt.Sprintf("%s: no route from %s (%s) to %s", n.h.Name, p.name(), cmpOr(p.p.Netdev, "?"), q.subnet)}
+				}
+			}
+		}
+	}
+	return crossing{yes, "every rail has a route to the subnets of the others"}
+}
+
+// routes says whether packets that leave by port p reach dst through a gateway.
+func (n *node) routes(p *port, dst netip.Prefix) bool {
+	dev := p.p.Netdev
+	if p.gid != nil && p.gid.Netdev != "" {
+		dev = p.gid.Netdev
+	}
+	for _, r := range n.h.Routes {
+		if r.Netdev == dev && r.Via.IsValid() && r.Dst.IsValid() && r.Dst.Bits() <= dst.Bits() && r.Dst.Contains(dst.Addr()) {
+			return true
+		}
+	}
+	return false
+}
