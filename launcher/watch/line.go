@@ -1,9 +1,6 @@
 package watch
 
-import (
-	"bytes"
-	"strconv"
-)
+import "bytes"
 
 // message is one thing a library said: an NCCL message with its prefix taken
 // off, or a whole line that has none.
@@ -31,14 +28,19 @@ type segment struct {
 
 var ncclMark = []byte("NCCL ")
 
-// segments appends the NCCL messages of line b.
-func segments(dst []segment, b []byte) []segment {
+// segments appends the NCCL messages of line b; first is where the first
+// "NCCL " stands, or -1 where that is not known.
+func segments(dst []segment, b []byte, first int) []segment {
 	for at := 0; at < len(b); {
-		i := bytes.Index(b[at:], ncclMark)
-		if i < 0 {
-			break
+		i := first
+		if first < 0 {
+			i = bytes.Index(b[at:], ncclMark)
+			if i < 0 {
+				break
+			}
+			i += at
 		}
-		i += at
+		first = -1
 		at = i + len(ncclMark)
 		rest := b[at:]
 		warn := false
@@ -102,8 +104,8 @@ func (s *segment) prefix(b []byte, floor, end int) {
 		if host == pid-1 {
 			return
 		}
-		n, err := strconv.ParseUint(string(p[pid:tid-1]), 10, 32)
-		if err != nil {
+		n, more := leadingInt(p[pid : tid-1])
+		if n < 0 || len(more) > 0 {
 			return
 		}
 		s.start, s.host, s.pid, s.hasPrefix = floor+host, p[host:pid-1], uint32(n), true
@@ -142,8 +144,8 @@ func cleanStart(before []byte) bool {
 }
 
 // line reads one cleaned line that holds an anchor.
-func (st *state) line(b []byte) {
-	st.segs = segments(st.segs[:0], b)
+func (st *state) line(b []byte, first int) {
+	st.segs = segments(st.segs[:0], b, first)
 	if len(st.segs) == 0 {
 		st.bare(b, b)
 		return
@@ -161,18 +163,19 @@ func (st *state) line(b []byte) {
 		if end < s.text {
 			continue
 		}
-		m := message{rank: -1, nccl: true, warn: s.warn, clean: s.clean, text: bytes.TrimRight(b[s.text:end], " \t"), raw: b}
+		m := &st.msg
+		*m = message{rank: -1, nccl: true, warn: s.warn, clean: s.clean, text: bytes.TrimRight(b[s.text:end], " \t"), raw: b}
 		if s.hasPrefix {
 			m.proc = st.procOf(s)
 		}
 		st.library("nccl")
-		st.message(&m)
+		st.message(m)
 	}
 }
 
 // bare reads text that has no NCCL prefix.
 func (st *state) bare(b, raw []byte) {
-	m := message{rank: -1, text: bytes.TrimSpace(b), raw: raw}
+	m := &message{rank: -1, text: bytes.TrimSpace(b), raw: raw}
 	m.rank = torchRank(m.text)
 	if m.rank >= 0 {
 		if len(st.tagRanks) < maxProcs {
@@ -186,7 +189,7 @@ func (st *state) bare(b, raw []byte) {
 			continue
 		}
 		m.arg = m.text[at+len(p.mark):]
-		if p.do(st, &m) {
+		if p.do(st, m) {
 			return
 		}
 	}

@@ -208,7 +208,7 @@ func (st *state) chosen(m *message, name string) {
 // mixed is said when some ranks chose an RDMA network and others sockets.
 func (st *state) mixed(m *message) {
 	if slices.Contains(st.networks, netSocketName) && slices.ContainsFunc(st.networks, isRDMANet) && st.multiNode() {
-		st.fact(CauseMixed, strings.Join(st.networks, ", "))
+		st.fact(m, CauseMixed, strings.Join(st.networks, ", "))
 	}
 }
 
@@ -239,10 +239,10 @@ func (st *state) pluginInitFailed(m *message) {
 	name := word(m.arg)
 	if name == "IB" {
 		st.ibProbed = true
-		st.fact(factIBFailed, "")
+		st.fact(m, factIBFailed, "")
 		return
 	}
-	st.fact(CausePluginFailed, name)
+	st.fact(m, CausePluginFailed, name)
 }
 
 func (st *state) noPluginWorks(m *message) {
@@ -277,13 +277,13 @@ func (st *state) netIB(m *message) {
 		}
 	case bytes.HasPrefix(t, []byte("No device found")):
 		st.ibEmpty = true
-		st.fact(CauseNoDevice, "")
+		st.fact(m, CauseNoDevice, "")
 	case bytes.HasPrefix(t, []byte("No IP interface found")):
-		st.fact(CauseNoOOB, "")
+		st.fact(m, CauseNoOOB, "")
 		st.warned("no-oob-interface", "NCCL found no IP interface for its RDMA connections: set NCCL_SOCKET_IFNAME to one that has an address.", m)
 	case bytes.HasPrefix(t, []byte("Unable to open device")):
 		dev := word(bytes.TrimLeft(t[len("Unable to open device"):], " "))
-		st.fact(CauseDeviceOpen, dev)
+		st.fact(m, CauseDeviceOpen, dev)
 		st.warned("device-open:"+dev, "RDMA device "+dev+" is listed but cannot be opened: give the job /dev/infiniband (container: --device=/dev/infiniband) and rights on it.", m)
 	case bytes.HasPrefix(t, []byte("Made virtual device")):
 		st.addSeenNet("IB")
@@ -328,7 +328,7 @@ func (st *state) netOFI(m *message) {
 			prov = prov[:i]
 		}
 		if isTCPProvider(prov) {
-			st.fact(CauseProviderTCP, prov)
+			st.fact(m, CauseProviderTCP, prov)
 			st.announce(m)
 		}
 	case m.warn:
@@ -348,10 +348,10 @@ func (st *state) netPlugin(m *message) {
 	case strings.Contains(t, "Failed to find ncclNetPlugin") || strings.Contains(t, "Could not find") || strings.Contains(t, "No plugin found"):
 		// The usual case: no external plugin, the built-in transports are used.
 	case strings.Contains(t, "is unsupported") || strings.Contains(t, "Disabling external"):
-		st.fact(CausePluginFailed, strings.Trim(t, " :"))
+		st.fact(m, CausePluginFailed, strings.Trim(t, " :"))
 	case strings.Contains(t, "Plugin load") && !strings.Contains(t, "No such file"):
 		// dlopen found the file and could not load it.
-		st.fact(CausePluginFailed, strings.Trim(t, " :"))
+		st.fact(m, CausePluginFailed, strings.Trim(t, " :"))
 	}
 }
 
@@ -373,12 +373,12 @@ func (st *state) netOther(m *message) {
 
 func (st *state) verbsMissing(m *message) {
 	st.ibProbed = true
-	st.fact(CauseVerbsMissing, "")
+	st.fact(m, CauseVerbsMissing, "")
 }
 
 func (st *state) sysfsHidden(m *message) {
 	st.ibProbed = true
-	st.fact(CauseHidden, word(m.arg))
+	st.fact(m, CauseHidden, word(m.arg))
 }
 
 // parseDevices reads the items of a Using line: ' [0]mlx5_0:1/RoCE', fused NICs
@@ -488,7 +488,9 @@ func (st *state) channelLine(m *message) {
 		return
 	}
 	m.proc.reached(phaseChannels)
-	st.channelRanks(m.text[:i])
+	if st.nranks == 0 {
+		st.channelRanks(m.text[:i])
+	}
 	st.via(m, m.text[i+len(viaMark):])
 }
 
@@ -578,14 +580,18 @@ func (st *state) viaNet(m *message, t []byte) {
 	case len(rest) == 0 || rest[0] == ' ' || rest[0] == '\t' || bytes.HasPrefix(rest, []byte("/Shared")):
 		kind = gdrNo
 	}
+	if n, ok := st.channels[transportKey{string(name), dev, kind}]; ok {
+		*n++
+		return
+	}
 	net := string(name)
 	st.addSeenNet(net)
 	first := len(st.channels) == 0
-	key := transportKey{net, dev, kind}
-	if _, ok := st.channels[key]; ok || len(st.channels) < 4096 {
-		st.channels[key]++
+	if len(st.channels) < 4096 {
+		one := 1
+		st.channels[transportKey{net, dev, kind}] = &one
 	}
-	if first || net == netSocketName && st.channels[key] == 1 {
+	if first || net == netSocketName {
 		st.announce(m)
 	}
 }
@@ -779,7 +785,7 @@ func (st *state) callFailed(m *message) {
 		st.modifyQP(m, errno, name)
 	case strings.HasPrefix(fn, "ibv_open_device"):
 		// The next line names the device.
-		st.fact(CauseDeviceOpen, "")
+		st.fact(m, CauseDeviceOpen, "")
 	case strings.HasPrefix(fn, "ibv_reg_"):
 		st.addSeenNet("IB")
 		if errno == 12 || strings.Contains(rest, "Cannot allocate memory") {
@@ -896,7 +902,7 @@ func (st *state) rankWarn(m *message) {
 	switch {
 	case strings.Contains(t, "could not open "):
 		dev := wordAfter(m.text, "could not open ")
-		st.fact(CauseDeviceOpen, dev)
+		st.fact(m, CauseDeviceOpen, dev)
 		st.warned("device-open:"+dev, "RDMA device "+dev+" cannot be opened by one rank that others use: give every rank access to /dev/infiniband, or let NCCL_IB_HCA name only what all can open.", m)
 	case strings.Contains(t, "have no peer here"):
 		st.failed("hca-sets-differ", "Ranks use different sets of RDMA devices, so channels have no peer and the job hangs: make NCCL_IB_HCA name devices that every rank can open.", m)
@@ -922,7 +928,7 @@ func (st *state) socketProgress(m *message) {
 func (st *state) socketFinalize(m *message) {
 	t := string(m.text)
 	if strings.Contains(t, "wrong type 4 != 3") || strings.Contains(t, "wrong type 3 != 4") {
-		st.fact(CauseMixed, "IB, Socket")
+		st.fact(m, CauseMixed, "IB, Socket")
 		st.failed("mixed-networks", "Some ranks chose RDMA and others sockets, so they cannot connect: find the node whose log says why its RDMA was refused.", m)
 		st.announce(m)
 		return

@@ -48,7 +48,6 @@ type Source struct {
 	name  string
 	carry []byte // the unfinished line
 	strip []byte // scratch for lines with escapes in them
-	lines uint64 // lines that were looked at (not: that went by)
 }
 
 // Source returns a new stream of the job; name is for diagnostics.
@@ -143,37 +142,64 @@ func lastLineEnd(p []byte) int {
 
 // scan finds the lines of p that hold an anchor, in order, each once.
 func (s *Source) scan(p []byte) {
+	// What is rare is looked for once in the whole, not in every line.
+	returns := bytes.IndexByte(p, '\r') >= 0
+	tagged := bytes.IndexByte(p, 0x1b) >= 0 || bytes.Contains(p, []byte("<std"))
+	lineLen := func(b []byte) int {
+		end := bytes.IndexByte(b, '\n')
+		if end < 0 {
+			end = len(b)
+		}
+		if returns {
+			if cr := bytes.IndexByte(b[:end], '\r'); cr >= 0 {
+				end = cr
+			}
+		}
+		return end
+	}
 	var next [len(anchorClasses)]int
 	for i := range next {
-		next[i] = findAnchor(p, 0, &anchorClasses[i])
+		next[i] = -1
 	}
-	pos := 0
-	for {
+	locked := false
+	for pos := 0; pos < len(p); {
+		// Lines of NCCL come in crowds: as long as the next one is one too, it
+		// needs no search for the other words.
+		line := p[pos:]
+		line = line[:lineLen(line)]
+		if at := bytes.Index(line, ncclMark); at >= 0 {
+			if !locked {
+				s.w.mu.Lock()
+				locked = true
+			}
+			s.line(line, at, tagged)
+			pos += len(line) + 1
+			continue
+		}
 		hit := len(p)
-		for _, n := range next {
-			hit = min(hit, n)
-		}
-		if hit == len(p) {
-			return
-		}
-		start := pos
-		if i := lastLineEnd(p[pos:hit]); i >= 0 {
-			start = pos + i + 1
-		}
-		end := len(p)
-		if i := lineEnd(p[hit:]); i >= 0 {
-			end = hit + i
-		}
-		s.line(p[start:end])
-		if end >= len(p) {
-			return
-		}
-		pos = end + 1
 		for i := range next {
 			if next[i] < pos {
 				next[i] = findAnchor(p, pos, &anchorClasses[i])
 			}
+			hit = min(hit, next[i])
 		}
+		if hit == len(p) {
+			break
+		}
+		if i := lastLineEnd(p[pos:hit]); i >= 0 {
+			pos += i + 1
+		}
+		line = p[pos:]
+		line = line[:hit-pos+lineLen(line[hit-pos:])]
+		if !locked {
+			s.w.mu.Lock()
+			locked = true
+		}
+		s.line(line, -1, tagged)
+		pos += len(line) + 1
+	}
+	if locked {
+		s.w.mu.Unlock()
 	}
 }
 
@@ -198,16 +224,14 @@ func findAnchor(p []byte, from int, c *anchorClass) int {
 	return len(p)
 }
 
-// line cleans one line that may matter and hands it to the state.
-func (s *Source) line(b []byte) {
-	s.lines++
-	if bytes.IndexByte(b, 0x1b) >= 0 || bytes.Contains(b, []byte("]<std")) {
+// line cleans one line that may matter and hands it to the state; at is where
+// "NCCL " stands in it, or -1 where nobody looked.
+func (s *Source) line(b []byte, at int, tagged bool) {
+	if tagged && (bytes.IndexByte(b, 0x1b) >= 0 || bytes.Contains(b, []byte("<std"))) {
 		s.strip = cleanLine(s.strip[:0], b)
-		b = s.strip
+		b, at = s.strip, -1
 	}
-	s.w.mu.Lock()
-	s.w.st.line(b)
-	s.w.mu.Unlock()
+	s.w.st.line(b, at)
 }
 
 // cleanLine appends b to dst without terminal escapes and without the tags

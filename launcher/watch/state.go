@@ -26,6 +26,7 @@ type proc struct {
 	ranks  []int // its ranks there (more than one where a process drives several GPUs)
 	net    string
 	phase  phase
+	lines  int // how often a prefix named it
 }
 
 // phase is how far a rank has come; used to say what a stalled job waits for.
@@ -60,19 +61,20 @@ const (
 // state is everything that was learned. All of it is bounded.
 type state struct {
 	opt  Options
-	segs []segment
+	segs []segment // scratch of line
+	msg  message   // likewise
 
 	lib, version string
 
-	hosts map[string]int // name -> lines, where the prefix could be trusted
 	procs map[procKey]*proc
+	byPid map[uint32][]*proc
 
 	networks   []string // as "Using network" and its successors name them
 	seenNets   []string // nets that only lines of theirs show
 	devices    []string
-	ibDevices  []string // of the per-device lines, for logs whose Using line is lost
-	channels   map[transportKey]int
-	intra      map[string]int // "P2P", "SHM", … -> lines
+	ibDevices  []string              // of the per-device lines, for logs whose Using line is lost
+	channels   map[transportKey]*int // pointers: counting a known one costs no write of the key
+	intra      map[string]int        // "P2P", "SHM", … -> lines
 	mnnvl      bool
 	nranks     int
 	nnodes     int // 0 unknown
@@ -89,6 +91,7 @@ type state struct {
 	ibProbed   bool // NCCL tried its own IB transport
 	ibEmpty    bool
 	facts      map[string]string // cause facts: id -> detail, first one wins
+	evidence   map[string]string // the line of each fact
 	env        map[string]string // NCCL_, UCX_ … settings that the log shows
 	initDone   int
 	claimedOne bool // one host name, several "nodes" of one rank: NCCL_HOSTID
@@ -105,13 +108,14 @@ type state struct {
 func (st *state) init(opt Options) {
 	*st = state{
 		opt:      opt,
-		hosts:    map[string]int{},
 		procs:    map[procKey]*proc{},
-		channels: map[transportKey]int{},
+		byPid:    map[uint32][]*proc{},
+		channels: map[transportKey]*int{},
 		intra:    map[string]int{},
 		tests:    map[int]string{},
 		tagRanks: map[int]bool{},
 		facts:    map[string]string{},
+		evidence: map[string]string{},
 		env:      map[string]string{},
 		once:     map[string]bool{},
 	}
@@ -121,35 +125,27 @@ func (st *state) init(opt Options) {
 // line has the tail of other bytes in front of its host name, so there only a
 // name that is already known counts.
 func (st *state) procOf(s *segment) *proc {
-	host := ""
-	if s.clean {
-		if p := st.procs[procKey{string(s.host), s.pid}]; p != nil {
-			st.hosts[p.host]++
+	for _, p := range st.byPid[s.pid] {
+		if string(s.host) == p.host {
+			p.lines++
 			return p
 		}
-		host = string(s.host)
-		if len(st.hosts) < maxProcs {
-			st.hosts[host]++
-		}
-	} else {
-		for name := range st.hosts {
-			if bytes.HasSuffix(s.host, []byte(name)) && len(name) > len(host) {
-				host = name
+	}
+	if !s.clean {
+		var best *proc
+		for _, p := range st.byPid[s.pid] {
+			if bytes.HasSuffix(s.host, []byte(p.host)) && (best == nil || len(p.host) > len(best.host)) {
+				best = p
 			}
 		}
-		if host == "" {
-			return nil
-		}
+		return best
 	}
-	key := procKey{host, s.pid}
-	p := st.procs[key]
-	if p == nil {
-		if len(st.procs) >= maxProcs {
-			return nil
-		}
-		p = &proc{host: host, pid: s.pid}
-		st.procs[key] = p
+	if len(st.procs) >= maxProcs {
+		return nil
 	}
+	p := &proc{host: string(s.host), pid: s.pid, lines: 1}
+	st.procs[procKey{p.host, p.pid}] = p
+	st.byPid[p.pid] = append(st.byPid[p.pid], p)
 	return p
 }
 
@@ -159,10 +155,11 @@ func (st *state) library(name string) {
 	}
 }
 
-// fact keeps the first detail that was seen for id.
-func (st *state) fact(id, detail string) {
+// fact keeps the first detail that was seen for id, and its line.
+func (st *state) fact(m *message, id, detail string) {
 	if _, ok := st.facts[id]; !ok {
 		st.facts[id] = detail
+		st.evidence[id] = shown(m.raw)
 	}
 }
 
@@ -200,7 +197,9 @@ func (st *state) emit(key string, ev Event, m *message) {
 			r := m.rank
 			ev.Rank = &r
 		}
-		ev.Line = shown(m.raw)
+		if ev.Line == "" {
+			ev.Line = shown(m.raw)
+		}
 	}
 	st.events = append(st.events, ev)
 	if st.opt.OnEvent != nil {
@@ -259,7 +258,7 @@ func (st *state) rankOf(m *message, r, n int) {
 
 // announce says a fallback as soon as it is certain.
 func (st *state) announce(m *message) {
-	fb, cause, _ := st.fallback()
+	fb, cause, intentional := st.fallback()
 	if fb == nil || !*fb {
 		return
 	}
@@ -273,5 +272,13 @@ func (st *state) announce(m *message) {
 		return
 	}
 	st.judged = key
-	st.emit(key, Event{ID: "fallback", Severity: SeverityError, Cause: cause, Text: st.causeSentence(cause)}, m)
+	ev := Event{ID: "fallback", Severity: SeverityError, Cause: cause, Text: st.causeSentence(cause)}
+	if intentional {
+		ev.Severity = SeverityWarning
+	}
+	// The line that shows the cause says more than the one that made it certain.
+	if line := st.evidence[cause]; line != "" {
+		ev.Line = line
+	}
+	st.emit(key, ev, m)
 }

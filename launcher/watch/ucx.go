@@ -165,11 +165,11 @@ func (st *state) ucxWarn(m *message, t string) {
 	switch {
 	case strings.Contains(t, "network device") && strings.Contains(t, "not available"):
 		names := quoted(t)
-		st.fact(factUCXDevice, names)
+		st.fact(m, factUCXDevice, names)
 		st.warned("ucx-device:"+names, "UCX does not have network device "+names+" that UCX_NET_DEVICES asks for: name one of those it lists.", m)
 	case strings.HasPrefix(t, "transport") && strings.Contains(t, "not available"):
 		names := quoted(t)
-		st.fact(factUCXTransport, names)
+		st.fact(m, factUCXTransport, names)
 		st.warned("ucx-transport:"+names, "UCX does not have transport "+names+" that UCX_TLS asks for: this build or this host lacks it.", m)
 	case strings.HasPrefix(t, "unused environment variable"):
 		st.emit("ucx-unused", Event{ID: "ucx-unused-variable", Severity: SeverityNote, Text: "UCX does not know a variable that is set: " + shown([]byte(t))}, m)
@@ -224,7 +224,7 @@ func (st *state) ucxError(m *message, t string) {
 	case strings.Contains(t, "ibv_create_ah"):
 		st.failed("ib-create-ah", "No address handle for the peer's GID: the GID index does not fit, or there is no route ("+shown([]byte(t))+").", m)
 	case strings.Contains(t, "ibv_open_device"):
-		st.fact(CauseDeviceOpen, "")
+		st.fact(m, CauseDeviceOpen, "")
 		st.warned("device-open", "An RDMA device is listed but cannot be opened: give the job /dev/infiniband and rights on it.", m)
 	case strings.Contains(t, "Connection reset by remote peer"), strings.Contains(t, "Endpoint timeout"):
 		st.secondary("ucx-peer-gone", "A peer closed its connection; that is usually the consequence of an error or exit elsewhere.", m)

@@ -80,12 +80,17 @@ var secondaryErrors = []string{"ib-completion-error-5", "ucx-peer-gone", "connec
 // know no process that the other does not.
 func (st *state) trustedHosts() map[string]int {
 	pids := map[string][]uint32{}
-	for key := range st.procs {
+	out := map[string]int{}
+	for key, p := range st.procs {
 		pids[key.host] = append(pids[key.host], key.pid)
+		out[key.host] += p.lines
 	}
-	out := maps.Clone(st.hosts)
-	for h, n := range st.hosts {
-		for k, kn := range st.hosts {
+	all := maps.Clone(out)
+	for h, n := range all {
+		if n > 64 {
+			continue // heads and tails are rare
+		}
+		for k, kn := range all {
 			if h == k || kn < 4*n || !strings.HasSuffix(h, k) && !strings.HasSuffix(k, h) {
 				continue
 			}
@@ -199,7 +204,7 @@ func (st *state) totals(match func(transportKey) bool) int {
 	n := 0
 	for k, c := range st.channels {
 		if match(k) {
-			n += c
+			n += *c
 		}
 	}
 	return n
