@@ -1,0 +1,257 @@
+package qosconf
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// SwitchOptions is what a profile cannot know of a switch or an ESXi host.
+type SwitchOptions struct {
+	Ports  string // "1/1-3/4"; for ESXi unused
+	MaxVFs []int  // ESXi: virtual functions per port; nil: none
+	Device string // ESXi: the mst device; "" a placeholder
+}
+
+// Dialects are the forms that Switch knows, in the order of the help.
+func Dialects() []string { return []string{"arista", "onyx", "esxi"} }
+
+// Switch returns the plan as configuration of one kind of switch (Dialects).
+func (p Plan) Switch(dialect string, o SwitchOptions) ([]string, error) {
+	if dialect == "esxi" {
+		return p.esxi(o)
+	}
+	if dialect != "arista" && dialect != "onyx" {
+		return nil, fmt.Errorf("unknown kind of switch %q: it is one of %s", dialect, strings.Join(Dialects(), ", "))
+	}
+	ports, err := ParsePorts(o.Ports)
+	if err != nil {
+		return nil, err
+	}
+	if dialect == "onyx" {
+		return p.onyx(ports), nil
+	}
+	return p.arista(ports), nil
+}
+
+// arista is EOS and the switches that took over its language.
+func (p Plan) arista(ports string) []string {
+	out := []string{
+		"! QoS plan of profile " + p.Profile + ": " + p.summary(),
+		"! Arista EOS and switches that speak like it. Enter after 'configure'; 'write' keeps it.",
+	}
+	for _, m := range p.dscpMap() {
+		if p.Trust == "dscp" {
+			out = append(out, fmt.Sprintf("qos map dscp %d to traffic-class %d", m.dscp, m.prio))
+		}
+	}
+	if p.Trust == "pcp" && p.Priority != nil {
+		out = append(out, fmt.Sprintf("qos map cos %d to traffic-class %d", *p.Priority, *p.Priority))
+	}
+	out = append(out, "interface Ethernet"+ports)
+	if p.MTUBytes != nil {
+		out = append(out, fmt.Sprintf("   ! frames of %d bytes must pass: on routed ports 'mtu 9214'", *p.MTUBytes))
+	}
+	trust := p.Trust
+	if trust == "pcp" {
+		trust = "cos"
+	}
+	out = append(out, "   qos trust "+trust)
+	if len(p.PFC) > 0 {
+		out = append(out, "   priority-flow-control on")
+		for _, prio := range p.PFC {
+			out = append(out, fmt.Sprintf("   priority-flow-control priority %d no-drop", prio))
+		}
+	} else {
+		out = append(out, "   no priority-flow-control")
+	}
+	if p.Priority != nil {
+		var queue []string
+		if *p.Priority < len(p.ETS) && p.ETS[*p.Priority] > 0 {
+			queue = append(queue, "      no priority", fmt.Sprintf("      bandwidth percent %d", p.ETS[*p.Priority]))
+		}
+		if p.ECNMinKB != nil && p.ECNMaxKB != nil {
+			queue = append(queue, fmt.Sprintf("      random-detect ecn minimum-threshold %d kbytes maximum-threshold %d kbytes max-mark-probability 100", *p.ECNMinKB, *p.ECNMaxKB))
+		}
+		if len(queue) > 0 {
+			out = append(out, fmt.Sprintf("   uc-tx-queue %d", *p.Priority))
+			out = append(out, queue...)
+		}
+	}
+	if tc, ok := p.strictTC(); ok {
+		out = append(out, fmt.Sprintf("   uc-tx-queue %d", tc), "      priority strict")
+	}
+	if p.Watchdog != nil && *p.Watchdog {
+		out = append(out, "   priority-flow-control pause watchdog")
+	}
+	return append(out, p.notSaid("!")...)
+}
+
+// onyx is NVIDIA's (Mellanox's) Spectrum switches under Onyx: prefix form, as
+// its own 'show running-config' prints it.
+func (p Plan) onyx(ports string) []string {
+	out := []string{
+		"## QoS plan of profile " + p.Profile + ": " + p.summary(),
+		"## NVIDIA Onyx. Enter after 'configure terminal'; 'configuration write' keeps it.",
+	}
+	iface := "interface ethernet " + ports + " "
+	if p.Pool != nil && p.Lossless() {
+		// A lossless pool switches PFC on for the priorities mapped to it.
+		out = append(out,
+			"traffic pool roce type lossless",
+			fmt.Sprintf("traffic pool roce memory percent %d.00", *p.Pool))
+		for _, prio := range p.PFC {
+			out = append(out, fmt.Sprintf("traffic pool roce map switch-priority %d", prio))
+		}
+	} else if len(p.PFC) > 0 {
+		out = append(out, "dcb priority-flow-control enable force")
+		for _, prio := range p.PFC {
+			out = append(out, fmt.Sprintf("dcb priority-flow-control priority %d enable", prio))
+		}
+		out = append(out, iface+"dcb priority-flow-control mode on force")
+	}
+	trust := "L3"
+	if p.Trust == "pcp" {
+		trust = "L2"
+	}
+	out = append(out, iface+"qos trust "+trust)
+	if p.Trust == "dscp" {
+		for _, m := range p.dscpMap() {
+			if m.prio != defaultPriority(m.dscp) {
+				out = append(out, fmt.Sprintf("%sqos map dscp %d to switch-priority %d", iface, m.dscp, m.prio))
+			}
+		}
+	}
+	if p.Priority != nil && p.ECNMinKB != nil && p.ECNMaxKB != nil {
+		out = append(out, fmt.Sprintf("%straffic-class %d congestion-control ecn minimum-absolute %d maximum-absolute %d", iface, *p.Priority, *p.ECNMinKB, *p.ECNMaxKB))
+	}
+	strict, hasStrict := p.strictTC()
+	for tc, share := range p.ETS {
+		if tc < 8 && share > 0 && (!hasStrict || tc != strict) {
+			out = append(out, fmt.Sprintf("%straffic-class %d dcb ets wrr %d", iface, tc, share))
+		}
+	}
+	if hasStrict {
+		out = append(out, fmt.Sprintf("%straffic-class %d dcb ets strict", iface, strict))
+	}
+	if p.Watchdog != nil && *p.Watchdog {
+		out = append(out, iface+"pfc-wd")
+	}
+	if p.MTUBytes != nil {
+		out = append(out, fmt.Sprintf("## frames of %d bytes must pass: '%smtu 9216 force'", *p.MTUBytes, iface))
+	}
+	return append(out, p.notSaid("##")...)
+}
+
+// esxi is the hypervisor's side: parameters of the native driver and firmware
+// settings for virtual functions (VMware vSphere storage guide on RoCE;
+// NVIDIA's nmlx5_core manual).
+func (p Plan) esxi(o SwitchOptions) ([]string, error) {
+	sum := 0
+	for _, n := range o.MaxVFs {
+		if n < 0 || n > 127 {
+			return nil, fmt.Errorf("max_vfs %d is not within 0 to 127", n)
+		}
+		sum += n
+	}
+	if len(o.MaxVFs) > 16 {
+		return nil, fmt.Errorf("max_vfs for %d ports: more than 16", len(o.MaxVFs))
+	}
+	trust := 2
+	if p.Trust == "pcp" {
+		trust = 1
+	}
+	core := fmt.Sprintf("pfctx=%#04x pfcrx=%#04x trust_state=%d", p.pfcMask(), p.pfcMask(), trust)
+	if sum > 0 {
+		core += " max_vfs=" + joinInts(o.MaxVFs, ",")
+	}
+	if p.ECNMinKB != nil || p.RDMA.ECN != 0 || p.CNP != nil {
+		core += " ecn=1"
+	}
+	out := []string{
+		"# QoS plan of profile " + p.Profile + ": " + p.summary(),
+		"# VMware ESXi, native nmlx5 driver. Run on the host; in force after a reboot.",
+		fmt.Sprintf("esxcli system module parameters set -m nmlx5_core -p %q", core),
+	}
+	// What the host's own RDMA traffic carries; a guest's virtual function marks its packets itself.
+	if p.Trust == "dscp" {
+		out = append(out, fmt.Sprintf("esxcli system module parameters set -m nmlx5_rdma -p %q", fmt.Sprintf("dscp_force=%d", p.RDMA.DSCP)))
+	} else if p.Priority != nil {
+		out = append(out, fmt.Sprintf("esxcli system module parameters set -m nmlx5_rdma -p %q", fmt.Sprintf("pcp_force=%d", *p.Priority)))
+	}
+	device := o.Device
+	if device == "" {
+		device = "<device>"
+		out = append(out, "# <device>: '/opt/mellanox/bin/mst status' lists it, for example mt4119_pciconf0")
+	} else {
+		device = shellWord(device)
+	}
+	links := "LINK_TYPE_P1=2"
+	if len(o.MaxVFs) != 1 {
+		links += " LINK_TYPE_P2=2"
+	}
+	fw := links
+	if sum > 0 {
+		fw += fmt.Sprintf(" SRIOV_EN=1 NUM_OF_VFS=%d", firmwareVFs(sum))
+	}
+	out = append(out, fmt.Sprintf("/opt/mellanox/bin/mlxconfig -y -d %s set %s", device, fw))
+	if sum > 0 {
+		out = append(out, fmt.Sprintf("# NUM_OF_VFS (%d) has to exceed the sum of max_vfs (%d), or the last functions do not appear.", firmwareVFs(sum), sum))
+	} else {
+		out = append(out, "# For virtual functions: --max-vfs 8,8 adds max_vfs, SRIOV_EN and NUM_OF_VFS.")
+	}
+	if p.MTUBytes != nil {
+		out = append(out, fmt.Sprintf("# frames of %d bytes must pass: 'esxcli network vswitch standard set -v <vswitch> -m 9000', and the same on the switch", *p.MTUBytes))
+	}
+	return out, nil
+}
+
+// firmwareVFs is the smallest power of two above the sum of max_vfs.
+func firmwareVFs(sum int) int {
+	n := 1
+	for n <= sum {
+		n *= 2
+	}
+	return n
+}
+
+// notSaid names what a complete switch configuration would have and the profile does not say.
+func (p Plan) notSaid(comment string) []string {
+	var missing []string
+	if p.Priority == nil {
+		missing = append(missing, "rdma.priority (no queue can be named)")
+	} else if p.ECNMinKB == nil || p.ECNMaxKB == nil {
+		missing = append(missing, "ecn thresholds (min_kb, max_kb)")
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return []string{comment + " the profile does not say: " + strings.Join(missing, "; ") + "; the switch's own defaults stay"}
+}
+
+var portName = regexp.MustCompile(`^(?i:ethernet|eth|et)`)
+
+var portRange = regexp.MustCompile(`^[0-9]{1,4}(/[0-9]{1,4}){0,3}(-[0-9]{1,4}(/[0-9]{1,4}){0,3})?$`)
+
+// ParsePorts takes the ports of a switch as people write them ("1/1-3/4",
+// "Ethernet1/1,Et1/3", "1, 2") and returns them without blanks and names, as
+// both switch languages take them.
+func ParsePorts(s string) (string, error) {
+	if strings.TrimSpace(s) == "" {
+		return "", errors.New("no ports named")
+	}
+	if len(s) > 4096 {
+		return "", fmt.Errorf("port list of %d bytes: too long", len(s))
+	}
+	var out []string
+	for part := range strings.SplitSeq(s, ",") {
+		word := strings.ReplaceAll(strings.TrimSpace(part), " ", "")
+		word = portName.ReplaceAllString(word, "")
+		if !portRange.MatchString(word) {
+			return "", fmt.Errorf("ports %q: %q is no port or range like 1/1-3/4", s, strings.TrimSpace(part))
+		}
+		out = append(out, word)
+	}
+	return strings.Join(out, ","), nil
+}
