@@ -172,7 +172,14 @@ func (r *reader) line(line string) {
 		r.config(strings.Fields(m[3]))
 		return
 	}
+	if line == "!" { // EOS ends a block so; an indented one is only a rest between lines
+		r.block, r.inPr, r.queue = "", "", nil
+		return
+	}
 	fields := strings.Fields(line)
+	if len(fields) == 0 {
+		return
+	}
 	if r.header(fields, line) || r.global(fields, line) {
 		r.sw.Lines++
 		return

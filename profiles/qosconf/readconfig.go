@@ -20,9 +20,6 @@ func keyword(word, full string) bool {
 // make one, of either language. It reports whether the line was understood.
 func (r *reader) config(f []string) bool {
 	if strings.HasPrefix(f[0], "!") || strings.HasPrefix(f[0], "#") {
-		if f[0] == "!" && r.queue == nil {
-			r.inPr = ""
-		}
 		return false
 	}
 	no := f[0] == "no"

@@ -162,7 +162,7 @@ func (p Plan) esxi(o SwitchOptions) ([]string, error) {
 	if p.Trust == "pcp" {
 		trust = 1
 	}
-	core := fmt.Sprintf("pfctx=%#04x pfcrx=%#04x trust_state=%d", p.pfcMask(), p.pfcMask(), trust)
+	core := fmt.Sprintf("pfctx=0x%02x pfcrx=0x%02x trust_state=%d", p.pfcMask(), p.pfcMask(), trust)
 	if sum > 0 {
 		core += " max_vfs=" + joinInts(o.MaxVFs, ",")
 	}
