@@ -60,9 +60,11 @@ func varRules() []varRule {
 func Compute(in Input) Result {
 	s := &state{in: in, portRules: portRules()}
 	s.want = wantOf(&in.Profile)
+	s.in.Job.Settings = slices.Clone(in.Job.Settings)
 	for i := range in.Hosts {
 		h := &in.Hosts[i]
 		s.nodes = append(s.nodes, &node{h: h, v: versionsOf(h, in.Job)})
+		s.in.Job.Settings = append(s.in.Job.Settings, SiteSettings(h)...)
 	}
 	s.choosePorts()
 	s.planRails()
@@ -108,7 +110,8 @@ func Compute(in Input) Result {
 	markScopes(res.Hosts)
 	res.Networks = s.networks()
 	res.Contract = s.contract()
-	res.Findings = s.findings
+	s.judgeAll()
+	res.Findings = s.collapse()
 	finding.Sort(res.Findings)
 	return res
 }
@@ -224,7 +227,7 @@ func (s *state) settings(n *node) []Setting {
 		switch {
 		case i < 0:
 			out = append(out, set)
-		case originRank(set.Origin) >= originRank(out[i].Origin):
+		case originRank(set.Origin) > originRank(out[i].Origin), set.Origin == out[i].Origin && set.Origin != FromSite:
 			out[i] = set
 		}
 	}
@@ -253,6 +256,13 @@ func originRank(o Origin) int {
 func (s *state) isSet(n *node, name string) bool {
 	return slices.ContainsFunc(s.in.Job.Settings, func(set Setting) bool {
 		return set.Name == name && (set.Host == "" || set.Host == n.h.Name)
+	})
+}
+
+// beaten says whether a stronger setting of the same name holds wherever set does.
+func (s *state) beaten(set Setting) bool {
+	return slices.ContainsFunc(s.in.Job.Settings, func(o Setting) bool {
+		return o.Name == set.Name && originRank(o.Origin) > originRank(set.Origin) && (o.Host == "" || o.Host == set.Host)
 	})
 }
 
@@ -436,4 +446,39 @@ func gdrPossible(h *topology.Host) answer {
 		return no
 	}
 	return unknown
+}
+
+// collapse joins findings that differ in nothing but their host.
+func (s *state) collapse() []finding.Finding {
+	var out []finding.Finding
+	at := map[finding.Finding]int{}
+	hosts := map[int][]string{}
+	for _, f := range s.findings {
+		key := f
+		key.Host = ""
+		i, ok := at[key]
+		if !ok {
+			i = len(out)
+			at[key] = i
+			out = append(out, f)
+		}
+		if !slices.Contains(hosts[i], f.Host) {
+			hosts[i] = append(hosts[i], f.Host)
+		}
+	}
+	for i := range out {
+		names := hosts[i]
+		if len(names) < 2 {
+			continue
+		}
+		out[i].Host = ""
+		where := strings.Join(names, ", ")
+		if len(names) == len(s.nodes) {
+			where = fmt.Sprintf("all %d hosts", len(names))
+		} else if len(names) > 8 {
+			where = fmt.Sprintf("%s and %d more", strings.Join(names[:8], ", "), len(names)-8)
+		}
+		out[i].Subject += " on " + where
+	}
+	return out
 }

@@ -57,3 +57,43 @@ func cx4lx(name, ip string) topology.Host {
 		Netdevs: []topology.Netdev{dev, off},
 	}
 }
+
+// manyHCAs is a host with n RoCE devices, each in a subnet of its own.
+func manyHCAs(name string, n int) topology.Host {
+	h := topology.Host{Name: name}
+	for i := range n {
+		dev := fmt.Sprintf("rdma%d", i)
+		ip := fmt.Sprintf("10.10.%d.1", i)
+		h.HCAs = append(h.HCAs, topology.HCA{Name: fmt.Sprintf("mlx5_%d", i), PCI: fmt.Sprintf("0000:%02x:00.0", 0x10+i), Driver: "mlx5", HCAType: "MT4129", Ports: []topology.Port{ethPort(dev, ip, 400)}})
+		h.Netdevs = append(h.Netdevs, netdev(dev, ip+"/24"))
+	}
+	return h
+}
+
+func globalTClass(name string, tc int) topology.Host {
+	h := cx4lx(name, "10.1.4.1")
+	h.HCAs[0].Ports[0].GlobalTClass = &tc
+	return h
+}
+
+func withDocker(h topology.Host) topology.Host {
+	d := netdev("docker0", "172.17.0.1/16")
+	d.Kind = "bridge"
+	h.Netdevs = append([]topology.Netdev{d}, h.Netdevs...)
+	return h
+}
+
+// withDCB gives every netdev the NIC's default DSCP map (priority = DSCP/8).
+func withDCB(h topology.Host, trust string, pfc []int) topology.Host {
+	for i := range h.Netdevs {
+		dcb := &topology.DCB{Trust: trust, PFC: pfc}
+		if trust == "dscp" {
+			dcb.DSCPToPriority = map[int]int{}
+			for d := range 64 {
+				dcb.DSCPToPriority[d] = d / 8
+			}
+		}
+		h.Netdevs[i].DCB = dcb
+	}
+	return h
+}

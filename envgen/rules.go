@@ -467,6 +467,4 @@ func ncclLog(_ *state, _ *node) []Var { return nil }
 
 func ucxLog(_ *state, _ *node) []Var { return nil }
 
-func bootstrapVars(_ *state, _ *node) []Var { return nil }
-
 func (s *state) qosFindings() {}

@@ -1,0 +1,58 @@
+package envgen
+
+import (
+	"fmt"
+	"strings"
+
+	"fabrun/topology"
+)
+
+// SiteSettings are the variables that a host's configuration files set by
+// themselves: nccl.conf (NAME=VALUE, nothing trimmed, '#' only as the first
+// letter), ucx.conf (INI; sections hold only on some machines and are left
+// out), and MCA parameter files (name = value). Earlier ones are the stronger.
+func SiteSettings(h *topology.Host) []Setting {
+	var out []Setting
+	for _, f := range h.ConfigFiles {
+		for i, line := range strings.Split(f.Text, "\n") {
+			name, value, ok := configLine(f.Kind, strings.TrimSuffix(line, "\r"))
+			if section(f.Kind, line) {
+				break
+			}
+			if ok {
+				out = append(out, Setting{Name: name, Value: value, Origin: FromSite, Host: h.Name, Where: fmt.Sprintf("/%s:%d", strings.TrimPrefix(f.Path, "/"), i+1)})
+			}
+		}
+	}
+	return out
+}
+
+func section(kind, line string) bool {
+	return kind == "ucx" && strings.HasPrefix(strings.TrimSpace(line), "[")
+}
+
+func configLine(kind, line string) (name, value string, ok bool) {
+	switch kind {
+	case "nccl":
+		if strings.HasPrefix(line, "#") {
+			return "", "", false
+		}
+		name, value, ok = strings.Cut(line, "=")
+		return name, value, ok && strings.HasPrefix(name, "NCCL_")
+	case "ucx":
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "#") || strings.HasPrefix(line, ";") {
+			return "", "", false
+		}
+		name, value, ok = strings.Cut(line, "=")
+		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		return name, value, ok && strings.HasPrefix(name, "UCX_")
+	case "mca-openmpi", "mca-prte", "mca-pmix":
+		line, _, _ = strings.Cut(line, "#")
+		name, value, ok = strings.Cut(line, "=")
+		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		prefix := map[string]string{"mca-openmpi": "OMPI_MCA_", "mca-prte": "PRTE_MCA_", "mca-pmix": "PMIX_MCA_"}[kind]
+		return prefix + name, value, ok && name != "" && !strings.ContainsAny(name, " \t")
+	}
+	return "", "", false
+}
