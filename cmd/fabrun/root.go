@@ -57,6 +57,8 @@ func (a *app) globalFlags(f *pflag.FlagSet) {
 // verbs is the explicit list of what fabrun can do, in the order of its help.
 func (a *app) verbs() []*cobra.Command {
 	return []*cobra.Command{
+		newRunCmd(a),
+		newPlanCmd(a),
 		newWatchCmd(a),
 		newVersionCmd(a),
 	}

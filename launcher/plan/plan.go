@@ -26,16 +26,29 @@ type Arg struct {
 
 // Plan is everything run would do, as a value.
 type Plan struct {
-	Dialect  string // "openmpi5", "openmpi4", "mpich", "intelmpi", "srun", "torchrun", "horovodrun", "plain"
+	Dialect  string // "openmpi5", "openmpi4", "mpich", "intelmpi", "srun", "torchrun", "horovodrun", "plain", "unknown"
+	Launcher string // "Open MPI 4.1.4"; "" for a plain program
 	Version  string // of the launcher; "" unknown
 	Argv     []Arg
 	Env      []envgen.Var     // for the child's own environment
+	Kept     []envgen.Var     // what the user or the site has set, and stays as it is
 	PerHost  []envgen.HostEnv // what differs per host, delivered by fabrun rank
+	Table    *RankTable       // what fabrun rank is told; nil where it is not needed
 	Unset    []string
 	Files    []File
 	Hosts    hosts.Allocation
 	Program  []string // the program and its arguments, as found in the command line
+	RDMA     bool     // at least one host of the job has usable RDMA
 	Contract string
 	Findings []finding.Finding
 	Notes    []string
+}
+
+// Words is the command line as it is started.
+func (p Plan) Words() []string {
+	out := make([]string, len(p.Argv))
+	for i, a := range p.Argv {
+		out[i] = a.Text
+	}
+	return out
 }

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"fabrun/launcher/report"
+	"fabrun/topology/finding"
+)
+
+func (o *jobOptions) addFlags(f *pflag.FlagSet) {
+	f.StringVar(&o.hosts, "hosts", "", "the job's hosts: 'node[01-12]', 'n1:8,n2:8', addresses")
+	f.StringVar(&o.hostfile, "hostfile", "", "read the job's hosts from this `file`")
+	f.BoolVar(&o.strict, "strict", false, "RDMA or nothing: refuse to start, or end the job, when the plan does not hold")
+}
+
+func newPlanCmd(a *app) *cobra.Command {
+	var o jobOptions
+	c := &cobra.Command{
+		Use:   "plan [flags] [--] CMD…",
+		Short: "Print exactly what run would do",
+		Long: `Print exactly what run would do, and do nothing: the command line, every
+variable with its reason, the hostfile, what differs per node, and findings.
+
+Exit status: 0 a plan; 1 a plan with errors among its findings, or no plan
+could be made; 2 wrong usage; 126 the program is not executable; 127 it is not
+there.`,
+		Example: `  fabrun plan -- mpirun -np 96 simpleFoam -parallel
+  fabrun plan --from host.snap --hosts 'n[1-12]' -- mpirun -np 12 hostname`,
+		RunE: func(c *cobra.Command, args []string) error { return runPlan(c.Context(), a, o, args) },
+	}
+	c.Flags().SetInterspersed(false)
+	o.addFlags(c.Flags())
+	return c
+}
+
+func runPlan(ctx context.Context, a *app, o jobOptions, args []string) error {
+	p, err := a.planJob(ctx, o, args)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		err = report.PlanJSON(a.stdout, p)
+	} else {
+		err = report.Plan(a.stdout, p, a.verbose)
+	}
+	if worst, ok := finding.Worst(p.Findings); err == nil && ok && worst == finding.Error {
+		return errFindings
+	}
+	return err
+}

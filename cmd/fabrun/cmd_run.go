@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"fabrun/envgen"
+	"fabrun/launcher"
+	"fabrun/launcher/plan"
+	"fabrun/launcher/report"
+	"fabrun/topology/finding"
+)
+
+type runOptions struct {
+	jobOptions
+}
+
+func newRunCmd(a *app) *cobra.Command {
+	var o runOptions
+	c := &cobra.Command{
+		Use:   "run [flags] [--] CMD…",
+		Short: "Run a job on the fabric, and say what it really used",
+		Long: `Look at the machines, choose what makes the job use the RDMA fabric, start it,
+watch it, and say at the end what really happened. 'fabrun mpirun …' is short
+for 'fabrun run -- mpirun …'. The job's own output is never edited.
+
+Exit status: the child's own; 128+n when signal n ended it; 126 not executable;
+127 not found. fabrun's own: 120 internal failure, 121 the plan did not hold
+(--strict), 122 preflight failed (--strict), 123 no plan possible, 125 usage.`,
+		Example: `  fabrun run -- mpirun -np 96 simpleFoam -parallel
+  fabrun --hosts 'gpu[01-04]' torchrun --nproc-per-node 8 train.py`,
+		RunE: func(c *cobra.Command, args []string) error { return runRun(c.Context(), a, o, args) },
+	}
+	c.Flags().SetInterspersed(false)
+	o.addFlags(c.Flags())
+	return c
+}
+
+func runRun(ctx context.Context, a *app, o runOptions, args []string) error {
+	p, err := a.planJob(ctx, o.jobOptions, args)
+	if err != nil {
+		return runFailure(err)
+	}
+	a.sayPlan(p)
+	job, err := a.prepare(p)
+	if err != nil {
+		var e *exitError
+		if errors.As(err, &e) {
+			return e
+		}
+		return &exitError{Code: exitInternal, Err: err}
+	}
+	defer job.close()
+	// From here on signals are the child's: it ends the job, and its status counts.
+	st, err := launcher.Run(context.WithoutCancel(ctx), job.spec)
+	if err != nil {
+		return startError(args[0], err)
+	}
+	a.sayEnd(p, st)
+	if st.Code == 0 {
+		return nil
+	}
+	return &exitError{Code: st.Code}
+}
+
+// runFailure gives a failure before the start run's own status: what is the
+// machine's or the site's fault is "no plan possible".
+func runFailure(err error) error {
+	var e *exitError
+	if !errors.As(err, &e) {
+		return &exitError{Code: exitNoPlan, Err: err}
+	}
+	if e.Code == exitFindings {
+		return &exitError{Code: exitNoPlan, Err: e.Err, Hint: e.Hint}
+	}
+	return err
+}
+
+// sayPlan says on stderr what will be done: one line, and what is wrong.
+func (a *app) sayPlan(p plan.Plan) {
+	if a.quiet {
+		return
+	}
+	if !a.verbose {
+		fmt.Fprintf(a.stderr, "fabrun: %s\n", report.PlanSentence(p))
+	}
+	loud := p.Findings
+	if !a.verbose {
+		loud = slices.DeleteFunc(slices.Clone(loud), func(f finding.Finding) bool { return f.Severity == finding.Note })
+	}
+	var err error
+	if a.verbose {
+		err = report.Plan(a.stderr, p, false)
+	} else {
+		err = report.Findings(a.stderr, loud)
+	}
+	//nolint:errcheck // a closed stderr is no reason not to run the job
+	_ = err
+}
+
+// sayEnd is the last line of a run.
+func (a *app) sayEnd(p plan.Plan, st launcher.Status) {
+	if a.quiet && st.Code == 0 {
+		return
+	}
+	switch {
+	case st.Signal != 0:
+		fmt.Fprintf(a.stderr, "fabrun: %s was ended by signal %d (%v): status %d\n", filepath.Base(p.Words()[0]), st.Signal, st.Signal, st.Code)
+	case st.Code != 0:
+		fmt.Fprintf(a.stderr, "fabrun: %s failed with status %d\n", filepath.Base(p.Words()[0]), st.Code)
+	}
+}
+
+// preparedJob is a plan with everything in place that it needs.
+type preparedJob struct {
+	spec launcher.Spec
+	dir  string // private run directory; "" not needed
+}
+
+func (j preparedJob) close() {
+	if j.dir != "" {
+		//nolint:errcheck // a leftover private directory in a temporary place
+		_ = os.RemoveAll(j.dir)
+	}
+}
+
+// prepare makes the run directory, where the plan needs one, and the child's
+// argv and environment.
+func (a *app) prepare(p plan.Plan) (preparedJob, error) {
+	var j preparedJob
+	words := p.Words()
+	if needsRunDir(p) {
+		dir, err := a.makeRunDir()
+		if err != nil {
+			return j, err
+		}
+		j.dir = dir
+		for _, f := range p.Files {
+			if err := os.WriteFile(filepath.Join(dir, filepath.Base(f.Name)), []byte(strings.ReplaceAll(f.Content, plan.RunDir, dir)), 0o600); err != nil {
+				return j, errors.Join(fmt.Errorf("writing the plan's files: %w", err), os.RemoveAll(dir))
+			}
+		}
+	}
+	for i := range p.Argv {
+		if p.Argv[i].Origin != envgen.FromUser {
+			words[i] = strings.ReplaceAll(words[i], plan.RunDir, j.dir)
+		}
+	}
+	env := slices.DeleteFunc(slices.Clone(a.env), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return slices.Contains(p.Unset, name) || slices.ContainsFunc(p.Env, func(v envgen.Var) bool { return v.Name == name })
+	})
+	for _, v := range p.Env {
+		env = append(env, v.Name+"="+strings.ReplaceAll(v.Value, plan.RunDir, j.dir))
+	}
+	path, _ := a.getenv("PATH")
+	dir, err := os.Getwd()
+	if err != nil {
+		dir = "."
+	}
+	file, err := launcher.LookPath(words[0], path, dir)
+	if err != nil {
+		j.close()
+		return j, startError(words[0], err)
+	}
+	j.spec = launcher.Spec{
+		Path: file, Argv: words, Env: env, Stdin: asFile(a.stdin), Stdout: asFile(a.stdout), Stderr: asFile(a.stderr),
+		Ranks: p.Dialect != plan.Plain,
+		Note:  func(text string) { fmt.Fprintf(a.stderr, "fabrun: %s\n", text) },
+	}
+	return j, nil
+}
+
+func needsRunDir(p plan.Plan) bool {
+	return len(p.Files) > 0 ||
+		slices.ContainsFunc(p.Env, func(v envgen.Var) bool { return strings.Contains(v.Value, plan.RunDir) }) ||
+		slices.ContainsFunc(p.Argv, func(w plan.Arg) bool { return w.Origin != envgen.FromUser && strings.Contains(w.Text, plan.RunDir) })
+}
+
+// makeRunDir makes the private directory of this run: in memory where there is
+// room, else where temporary files go.
+func (a *app) makeRunDir() (string, error) {
+	var first error
+	tmp, _ := a.getenv("TMPDIR")
+	for _, base := range []string{"/dev/shm", tmp, "/tmp"} {
+		if base == "" || !filepath.IsAbs(base) {
+			continue
+		}
+		dir, err := os.MkdirTemp(base, "fabrun-")
+		if err == nil {
+			return dir, nil
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return "", fmt.Errorf("no place for a private directory: %w", first)
+}
+
+// asFile returns the file behind a stream, which the child then inherits; nil
+// stands for the process's own.
+func asFile(stream any) *os.File {
+	f, ok := stream.(*os.File)
+	if !ok {
+		return nil
+	}
+	return f
+}

@@ -1,0 +1,766 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"fabrun/envgen"
+	"fabrun/launcher/hosts"
+	"fabrun/profiles"
+	"fabrun/topology/finding"
+)
+
+// SSH is how fabrun itself reached the other hosts; zero values were not given.
+type SSH struct {
+	User       string
+	Port       int
+	Identity   string
+	KnownHosts string
+	Config     string
+}
+
+// Request is everything Build looks at.
+type Request struct {
+	Command Command
+	Env     []string // the environment fabrun was started with
+	Result  envgen.Result
+	Hosts   hosts.Allocation
+	// HostsGiven: the hosts were named to fabrun (--hosts, --hostfile), or come
+	// from something the launcher does not know by itself; it has to be told.
+	HostsGiven bool
+	// Local: every rank runs on this machine, as a descendant of this process.
+	Local    bool
+	SSH      *SSH
+	Self     string // the path under which every node of the job finds fabrun; "" none
+	Workload *profiles.Workload
+	Root     bool             // effective user 0
+	Table    *RankTable       // places and per-rank variables; nil: nothing differs per rank
+	Program  ProgramFacts     // what was seen of the program
+	Place    hosts.Allocation // Hosts with the slots of this job; zero value: Hosts
+}
+
+// ProgramFacts is what was seen of the program that the ranks run.
+type ProgramFacts struct {
+	MPIKind string // the MPI it is linked with: "openmpi", "mpich", "intelmpi"; "" unknown or none
+	Source  string // where that was seen: "DT_NEEDED libmpi.so.40"
+	Python  string // the interpreter that torchrun would start; "" unknown
+}
+
+// builder gathers a plan: insertions by index of the user's words, so that
+// those are never changed and stay in order.
+type builder struct {
+	Request
+	plan    Plan
+	inserts map[int][]Arg
+	twins   []string
+	forward []string // names that the launcher has to forward
+	byArgv  bool     // the launcher forwards nothing: variables travel in argv
+	rank    bool     // fabrun rank stands in front of the program
+}
+
+// Build decides what is started. It is pure: the same request gives the same
+// plan, and plan prints what run does.
+func Build(r Request) Plan {
+	b := &builder{Request: r, inserts: map[int][]Arg{}}
+	l := r.Command.Launcher
+	b.plan = Plan{
+		Dialect: l.Dialect, Version: l.Version, Launcher: strings.TrimSpace(l.Family + " " + l.Version),
+		Hosts: r.Hosts, Program: r.Command.Program(), RDMA: r.Result.RDMA, Contract: r.Result.Contract,
+		Findings: slices.Clone(r.Result.Findings),
+	}
+	b.launcherFindings()
+	b.variables()
+	b.hostfile()
+	b.ssh()
+	b.container()
+	b.rankWrapper()
+	b.forwarding()
+	b.marker()
+	b.assemble()
+	return b.plan
+}
+
+func (b *builder) find(f finding.Finding) { b.plan.Findings = append(b.plan.Findings, f) }
+
+func (b *builder) note(format string, args ...any) {
+	b.plan.Notes = append(b.plan.Notes, fmt.Sprintf(format, args...))
+}
+
+func (b *builder) insert(at int, why string, words ...string) {
+	for i, w := range words {
+		a := Arg{Text: w, Origin: envgen.FromPlan}
+		if i == 0 {
+			a.Why = why
+		}
+		b.inserts[at] = append(b.inserts[at], a)
+	}
+}
+
+// set adds a variable to the child's environment, unless somebody has set it.
+func (b *builder) set(v envgen.Var) bool {
+	if _, ok := lookup(b.Env, v.Name); ok && !ParseMarker(b.Env).owns(v.Name, mustLookup(b.Env, v.Name)) {
+		return false
+	}
+	b.plan.Env = append(b.plan.Env, v)
+	return true
+}
+
+func mustLookup(env []string, name string) string {
+	v, _ := lookup(env, name)
+	return v
+}
+
+// own reports whether fabrun brings this variable in, as opposed to somebody
+// who set it before.
+func own(v envgen.Var) bool {
+	switch v.Origin {
+	case envgen.FromUser, envgen.FromSite, envgen.FromImage:
+		return false
+	}
+	return true
+}
+
+// variables sorts what envgen chose: the same everywhere → the child's
+// environment; different per host → fabrun rank.
+func (b *builder) variables() {
+	if len(b.Result.Hosts) == 0 {
+		return
+	}
+	first := b.Result.Hosts[0]
+	for _, v := range first.Vars {
+		if !own(v) {
+			b.plan.Kept = append(b.plan.Kept, v)
+			continue
+		}
+		if !b.Result.RDMA || v.Scope == envgen.RankScope {
+			continue
+		}
+		if b.uniform(v) {
+			b.set(v)
+		}
+	}
+	if !b.Result.RDMA {
+		b.note("no host of this job has a usable RDMA device: the job runs unchanged")
+		return
+	}
+	for _, h := range b.Result.Hosts {
+		var differ []envgen.Var
+		for _, v := range h.Vars {
+			if own(v) && (v.Scope == envgen.RankScope || !b.uniform(v)) {
+				differ = append(differ, v)
+			}
+		}
+		if len(differ) > 0 {
+			b.plan.PerHost = append(b.plan.PerHost, envgen.HostEnv{Host: h.Host, Vars: differ})
+		}
+	}
+}
+
+// uniform reports whether every host has this variable with this value.
+func (b *builder) uniform(v envgen.Var) bool {
+	for _, h := range b.Result.Hosts {
+		if !slices.ContainsFunc(h.Vars, func(o envgen.Var) bool { return o.Name == v.Name && o.Value == v.Value }) {
+			return false
+		}
+	}
+	return true
+}
+
+// hostfile tells the launcher where to run, where the user has told fabrun and
+// not the launcher.
+func (b *builder) hostfile() {
+	l := b.Command.Launcher
+	src := b.Command.HostSource(b.Env)
+	switch {
+	case src != nil:
+		if b.HostsGiven {
+			b.find(finding.Finding{
+				ID: "launcher.hosts-twice", Severity: finding.Warning, Subject: src.Option,
+				Seen: "hosts in the launcher's own " + src.Option + " and given to fabrun (" + b.Hosts.Source + ")", Wanted: "one of the two",
+				Why: "the launcher's own option decides where the job runs", Hint: "leave out one of them",
+			})
+		}
+		return
+	case !b.HostsGiven, b.Command.Opaque != "":
+		return
+	}
+	place := b.Place
+	if len(place.Hosts) == 0 {
+		place = b.Hosts
+	}
+	option, syntax := "--hostfile", hosts.OpenMPI
+	const why = "the hosts given to fabrun"
+	switch l.Dialect {
+	case OpenMPI4, OpenMPI5:
+	case MPICH:
+		option, syntax = "-f", hosts.MPICH
+	case IntelMPI:
+		// With -hostfile a host counts once; -machinefile carries host:n.
+		option, syntax = "-machinefile", hosts.Intel
+	case Horovodrun:
+		syntax = hosts.Horovod
+	case Srun:
+		b.insert(l.Words, why, "--nodelist="+hosts.Compress(place.Names()))
+		return
+	default:
+		return
+	}
+	text, err := hosts.Format(place, syntax)
+	if err != nil {
+		b.find(finding.Finding{
+			ID: "launcher.hostfile", Severity: finding.Error, Subject: place.Source, Seen: err.Error(), Wanted: "hosts that " + l.Family + " can be told",
+			Why: "the launcher is not told where to run", Hint: "give names and slots that fit: --hosts 'n[1-4]:8'",
+		})
+		return
+	}
+	b.plan.Findings = append(b.plan.Findings, hosts.Check(place, syntax)...)
+	b.plan.Files = append(b.plan.Files, File{Name: "hostfile", Content: text, Why: why})
+	b.insert(l.Words, why, option, RunDir+"/hostfile")
+}
+
+// ssh hands the launcher the same ssh settings that fabrun used, through the
+// variables that every version reads.
+func (b *builder) ssh() {
+	if b.SSH == nil || b.Local || b.Hosts.Manager != "" || *b.SSH == (SSH{}) {
+		return
+	}
+	args := b.SSH.words()
+	for _, w := range args {
+		if strings.ContainsAny(w, " \t\"'") {
+			b.find(finding.Finding{
+				ID: "launcher.ssh-words", Severity: finding.Warning, Subject: w,
+				Seen: "an ssh setting with a blank in it", Wanted: "none",
+				Why: "the launcher splits its ssh command at blanks", Hint: "put the setting into ~/.ssh/config",
+			})
+			return
+		}
+	}
+	v := envgen.Var{
+		Scope: envgen.JobScope, Origin: envgen.FromPlan, Rule: "launcher.ssh",
+		Why: "the launcher reaches the hosts the way fabrun did",
+	}
+	switch b.Command.Launcher.Dialect {
+	case OpenMPI4:
+		if b.userMCA("plm_rsh_agent", "plm_rsh_args") {
+			return
+		}
+		v.Name, v.Value = "OMPI_MCA_plm_rsh_agent", strings.Join(append([]string{"ssh"}, args...), " ")
+	case OpenMPI5:
+		if b.userMCA("plm_ssh_agent", "plm_rsh_agent", "plm_ssh_args", "plm_rsh_args") {
+			return
+		}
+		v.Name, v.Value = "PRTE_MCA_plm_ssh_agent", strings.Join(append([]string{"ssh"}, args...), " ")
+	case MPICH:
+		v.Name, v.Value = "HYDRA_LAUNCHER_EXTRA_ARGS", strings.Join(args, " ")
+	case IntelMPI:
+		v.Name, v.Value = "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS", strings.Join(args, " ")
+	default:
+		return
+	}
+	b.set(v)
+}
+
+func (s SSH) words() []string {
+	var out []string
+	if s.Port != 0 {
+		out = append(out, "-p", fmt.Sprint(s.Port))
+	}
+	if s.User != "" {
+		out = append(out, "-l", s.User)
+	}
+	if s.Identity != "" {
+		out = append(out, "-i", s.Identity)
+	}
+	if s.Config != "" {
+		out = append(out, "-F", s.Config)
+	}
+	if s.KnownHosts != "" {
+		out = append(out, "-o", "UserKnownHostsFile="+s.KnownHosts)
+	}
+	return out
+}
+
+// userMCA reports whether the user has set one of these MCA parameters, on the
+// command line or in the environment.
+func (b *builder) userMCA(params ...string) bool {
+	for _, ctx := range b.Command.contexts {
+		for _, o := range ctx.options {
+			if strings.HasSuffix(o.name, "mca") && len(o.values) > 0 && slices.Contains(params, o.values[0]) {
+				return true
+			}
+		}
+	}
+	for _, p := range params {
+		for _, prefix := range []string{"OMPI_MCA_", "PRTE_MCA_"} {
+			if _, ok := lookup(b.Env, prefix+p); ok {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// container makes the environment reach inside the container that the program
+// runs in.
+func (b *builder) container() {
+	if len(b.plan.Env) == 0 && len(b.plan.PerHost) == 0 {
+		return
+	}
+	for _, ctx := range b.Command.contexts {
+		if ctx.program >= ctx.to {
+			continue
+		}
+		words := b.Command.Argv[ctx.program:ctx.to]
+		w := walk(words)
+		switch w.container {
+		case "apptainer":
+			b.twins = []string{"APPTAINERENV_"}
+		case "singularity":
+			b.twins = []string{"SINGULARITYENV_"}
+		case "docker", "podman", "nerdctl", "enroot":
+			flag := "-e"
+			if w.container == "enroot" {
+				flag = "--env"
+			}
+			for _, name := range b.ownNames() {
+				b.insert(ctx.program+w.insert, w.container+" passes only the variables it is told", flag, name)
+			}
+		}
+	}
+	switch b.Command.Container() {
+	case "pyxis":
+		if b.Command.contexts[0].last("container-env") == nil {
+			b.note("pyxis lets the image's own variables win over the job's; --container-env=NAME makes the job's win")
+		}
+	case "shifter", "sarus", "oci":
+		b.note("whether %s hands the environment on to the program is not known to fabrun", b.Command.Container())
+	}
+	for _, prefix := range b.twins {
+		for _, v := range slices.Clone(b.plan.Env) {
+			v.Name, v.Rule, v.Why = prefix+v.Name, "launcher.container", "the same inside the container, whatever the image sets"
+			b.set(v)
+		}
+	}
+}
+
+// ownNames are the names of everything that fabrun sets for the ranks.
+func (b *builder) ownNames() []string {
+	var out []string
+	add := func(v envgen.Var) {
+		if !slices.Contains(out, v.Name) && !launcherOnly(v.Name) {
+			out = append(out, v.Name)
+		}
+	}
+	for _, v := range b.plan.Env {
+		add(v)
+	}
+	for _, h := range b.plan.PerHost {
+		for _, v := range h.Vars {
+			add(v)
+		}
+	}
+	return out
+}
+
+// launcherOnly are variables that the launcher itself reads and no rank needs.
+func launcherOnly(name string) bool {
+	return strings.HasPrefix(name, "OMPI_MCA_plm_") || strings.HasPrefix(name, "PRTE_MCA_") || strings.HasPrefix(name, "HYDRA_") ||
+		strings.HasPrefix(name, "I_MPI_HYDRA_") || name == MarkerName
+}
+
+// rankWrapper puts fabrun rank in front of every program where values differ
+// per node or rank, or where ranks have to be bound.
+func (b *builder) rankWrapper() {
+	var t RankTable
+	if b.Table != nil {
+		t = *b.Table
+		t.Hosts, t.Classes = maps.Clone(t.Hosts), slices.Clone(t.Classes)
+	}
+	b.checkForwarding()
+	if b.byArgv {
+		for _, v := range b.plan.Env {
+			if !launcherOnly(v.Name) {
+				t.Vars = append(t.Vars, v.Name+"="+v.Value)
+			}
+		}
+	}
+	t.Twins = b.twins
+	if len(t.Classes) == 0 && len(t.Vars) == 0 {
+		if len(b.plan.PerHost) > 0 {
+			b.cannotRank("nothing is known of what differs")
+		}
+		return
+	}
+	dialect := b.Command.Launcher.Dialect
+	switch {
+	case b.Self == "":
+		b.cannotRank("fabrun itself is not found on the job's nodes")
+		return
+	case b.Command.Opaque != "":
+		b.cannotRank("the applications are in the file named by " + b.Command.Opaque)
+		return
+	case len(b.Command.Doubts()) > 0:
+		b.cannotRank(b.Command.Doubts()[0] + ", so where the program begins is not certain")
+		return
+	case dialect == Unknown || dialect == Horovodrun:
+		b.cannotRank("the place of the program in this command line is not known to fabrun")
+		return
+	case dialect == Srun && b.Command.Container() != "":
+		b.cannotRank("fabrun is not inside the container image")
+		return
+	}
+	text, err := t.Encode()
+	if err != nil {
+		b.cannotRank(err.Error())
+		return
+	}
+	const why = "sets what differs per node and rank, binds the rank, then becomes the program"
+	words := []string{b.Self, "rank", "--"}
+	if b.byArgv {
+		words = []string{b.Self, "rank", "--table", text, "--"}
+	}
+	for _, ctx := range b.Command.contexts {
+		if ctx.program >= ctx.to {
+			continue
+		}
+		if dialect == Torchrun {
+			if !b.torchProgram(ctx, why, words) {
+				return
+			}
+			continue
+		}
+		b.insert(ctx.program, why, words...)
+	}
+	b.rank, b.plan.Table = true, &t
+	if !b.byArgv {
+		b.set(envgen.Var{Name: TableName, Value: text, Scope: envgen.JobScope, Origin: envgen.FromPlan, Rule: "launcher.rank", Why: "what fabrun rank sets on each node"})
+	}
+}
+
+// torchProgram makes torchrun start fabrun rank: --no-python, and the
+// interpreter that torchrun itself would have started.
+func (b *builder) torchProgram(ctx context, why string, words []string) bool {
+	noPython, module := ctx.last("no-python") != nil, ctx.last("module") != nil
+	switch {
+	case ctx.last("run-path") != nil:
+		b.cannotRank("torchrun --run-path starts the script inside its own process")
+		return false
+	case !noPython && b.Program.Python == "":
+		b.cannotRank("which Python torchrun starts is not known")
+		return false
+	case module:
+		// -m would have to be taken away from torchrun: the user's words stay.
+		b.cannotRank("torchrun -m takes a module, not a program")
+		return false
+	}
+	if !noPython {
+		b.insert(b.Command.Launcher.Words, why, "--no-python")
+		words = append(slices.Clone(words), b.Program.Python, "-u")
+	}
+	b.insert(ctx.program, why, words...)
+	return true
+}
+
+// cannotRank says what is lost without fabrun rank.
+func (b *builder) cannotRank(why string) {
+	if len(b.plan.PerHost) == 0 {
+		b.note("ranks are not bound by fabrun: %s", why)
+		return
+	}
+	var lost []string
+	for _, h := range b.plan.PerHost {
+		for _, v := range h.Vars {
+			if !slices.Contains(lost, v.Name) {
+				lost = append(lost, v.Name)
+			}
+		}
+	}
+	b.find(finding.Finding{
+		ID: "launcher.rank-impossible", Severity: finding.Warning, Subject: strings.Join(lost, " "),
+		Seen: why, Wanted: "fabrun rank in front of the program",
+		Why: "these variables differ per node or rank and are not set", Hint: "start the program as 'fabrun rank -- PROGRAM'",
+	})
+}
+
+// checkForwarding finds out whether the launcher hands the environment on.
+func (b *builder) checkForwarding() {
+	l := b.Command.Launcher
+	for _, ctx := range b.Command.contexts {
+		switch l.Dialect {
+		case Srun:
+			o := ctx.last("export")
+			value, where := mustLookup(b.Env, "SLURM_EXPORT_ENV"), "SLURM_EXPORT_ENV"
+			if o != nil && len(o.values) == 1 {
+				value, where = o.values[0], "--export"
+			}
+			if value == "" {
+				continue
+			}
+			items := splitExport(value)
+			for _, item := range items {
+				if item != "ALL" && item != "NONE" && item != "NIL" && item != "" && !strings.Contains(item, "=") && strings.Contains(value, "=") {
+					if _, ok := lookup(b.Env, item); !ok {
+						b.find(finding.Finding{
+							ID: "srun.export-comma", Severity: finding.Warning, Subject: where,
+							Seen: where + "=" + value + ": " + item + " is no variable of this environment", Wanted: "a value with commas in single quotes inside the list",
+							Why: "srun splits the list at every comma, so the value before it is cut short", Hint: "export the variable instead and use --export=ALL",
+						})
+					}
+				}
+			}
+			if !slices.Contains(items, "ALL") {
+				b.byArgv = true
+				b.find(finding.Finding{
+					ID: "srun.export", Severity: finding.Note, Subject: where, Seen: where + "=" + value, Wanted: "ALL in the list",
+					Why: "srun drops every variable that is not listed", Hint: "fabrun's own variables travel with 'fabrun rank' instead",
+				})
+			}
+		}
+	}
+}
+
+// forwardNames are variables beside the libraries' that ranks on other hosts
+// need when the user has set them: threads and the loader's path.
+var forwardNames = []string{"LD_LIBRARY_PATH", "OMP_NUM_THREADS", "OMP_PLACES", "OMP_PROC_BIND", "OMP_STACKSIZE", "MKL_NUM_THREADS", "KMP_AFFINITY", "GOMP_CPU_AFFINITY", "CUDA_DEVICE_ORDER", "PYTHONPATH", "OPAL_PREFIX"}
+
+// forwarding makes every variable that fabrun or the user needs reach the
+// ranks on the other hosts.
+func (b *builder) forwarding() {
+	l := b.Command.Launcher
+	if b.Local {
+		return
+	}
+	switch l.Dialect {
+	case OpenMPI4, OpenMPI5:
+		b.forwardOpenMPI()
+	case MPICH, IntelMPI:
+		b.forwardHydra()
+	}
+}
+
+// wanted is what the ranks need: fabrun's own, the user's library variables,
+// the loader's path, and what the workload says.
+func (b *builder) wanted() []string {
+	var out []string
+	add := func(name string) {
+		if !slices.Contains(out, name) && !launcherOnly(name) {
+			out = append(out, name)
+		}
+	}
+	for _, v := range b.plan.Env {
+		add(v.Name)
+	}
+	var users []string
+	for _, kv := range b.Env {
+		name, _, ok := strings.Cut(kv, "=")
+		if !ok || name == "" {
+			continue
+		}
+		if isLibraryVar(name) || slices.Contains(forwardNames, name) || b.Workload != nil && slices.ContainsFunc(b.Workload.Forward, func(p string) bool {
+			ok, err := path.Match(p, name)
+			return err == nil && ok
+		}) {
+			users = append(users, name)
+		}
+	}
+	slices.Sort(users)
+	for _, name := range users {
+		add(name)
+	}
+	return out
+}
+
+// forwardOpenMPI adds -x NAME to every application for what does not begin
+// with OMPI_ or PMIX_, which mpirun forwards by itself (schizo_ompi.c).
+func (b *builder) forwardOpenMPI() {
+	if b.Command.Opaque != "" {
+		b.find(finding.Finding{
+			ID: "launcher.opaque", Severity: finding.Warning, Subject: b.Command.Opaque,
+			Seen: "applications in a file, named by " + b.Command.Opaque, Wanted: "applications on the command line",
+			Why:  "mpirun ignores options beside it, so -x cannot be added: ranks on other hosts may miss variables",
+			Hint: "add -x NAME to each line of the file",
+		})
+		return
+	}
+	if list, ok := lookup(b.Env, "OMPI_MCA_mca_base_env_list"); ok && list != "" {
+		b.find(finding.Finding{
+			ID: "openmpi.env-list", Severity: finding.Warning, Subject: "OMPI_MCA_mca_base_env_list",
+			Seen: "mca_base_env_list is set", Wanted: "-x on the command line",
+			Why: "mpirun refuses -x beside it, so fabrun's variables do not reach other hosts", Hint: "unset OMPI_MCA_mca_base_env_list",
+		})
+		return
+	}
+	for _, ctx := range b.Command.contexts {
+		given := map[string]bool{}
+		patterns := []string{}
+		for _, o := range ctx.all("x") {
+			for _, v := range o.values {
+				name, _, set := strings.Cut(v, "=")
+				given[name] = true
+				if strings.HasSuffix(name, "*") {
+					patterns = append(patterns, strings.TrimSuffix(name, "*"))
+				}
+				b.checkX(name, set)
+			}
+		}
+		for _, name := range b.wanted() {
+			if given[name] || strings.HasPrefix(name, "OMPI_") || strings.HasPrefix(name, "PMIX_") {
+				continue
+			}
+			if b.Command.Launcher.Dialect == OpenMPI5 && slices.ContainsFunc(patterns, func(p string) bool { return strings.HasPrefix(name, p) }) {
+				continue
+			}
+			b.insert(max(ctx.from, b.Command.Launcher.Words), "ranks on other hosts get only what is forwarded", "-x", name)
+		}
+	}
+}
+
+// checkX judges a user's -x NAME as mpirun will.
+func (b *builder) checkX(name string, set bool) {
+	star := strings.HasSuffix(name, "*")
+	_, there := lookup(b.Env, name)
+	switch {
+	case star && b.Command.Launcher.Dialect == OpenMPI4:
+		b.find(finding.Finding{
+			ID: "openmpi.x-star", Severity: finding.Warning, Subject: "-x " + name,
+			Seen: "-x " + name + " under Open MPI 4", Wanted: "full names",
+			Why: "only Open MPI 5 and later knows the star: 4.1 forwards nothing for it", Hint: "name each variable",
+		})
+	case !set && !star && !there && !slices.ContainsFunc(b.plan.Env, func(v envgen.Var) bool { return v.Name == name }):
+		sev, why := finding.Warning, "mpirun only warns and forwards nothing"
+		if b.Command.Launcher.Dialect == OpenMPI5 {
+			sev, why = finding.Error, "Open MPI 5 refuses to start"
+		}
+		b.find(finding.Finding{
+			ID: "openmpi.x-unset", Severity: sev, Subject: "-x " + name,
+			Seen: "-x " + name + ", and " + name + " is not set", Wanted: "a variable that is set", Why: why, Hint: "leave out -x " + name + ", or give it a value",
+		})
+	}
+}
+
+// forwardHydra adds -genv only where the user has switched off that the whole
+// environment is sent.
+func (b *builder) forwardHydra() {
+	if len(b.Command.contexts) == 0 || b.Command.Opaque != "" {
+		return
+	}
+	ctx := b.Command.contexts[0]
+	off := ctx.last("genvnone", "genvlist", "envnone", "envlist", "genvexcl") != nil
+	if v := mustLookup(b.Env, "HYDRA_ENV"); v != "" && v != "all" {
+		off = true
+	}
+	if !off {
+		return
+	}
+	given := map[string]bool{}
+	for _, o := range ctx.all("genv", "env") {
+		if len(o.values) > 0 {
+			given[o.values[0]] = true
+		}
+	}
+	for _, v := range b.plan.Env {
+		if !given[v.Name] && !launcherOnly(v.Name) {
+			b.insert(b.Command.Launcher.Words, "the command line sends only part of the environment", "-genv", v.Name, v.Value)
+		}
+	}
+}
+
+// marker tells a fabrun inside this job what was set here.
+func (b *builder) marker() {
+	if len(b.plan.Env) == 0 {
+		return
+	}
+	m := Marker{Dialect: b.Command.Launcher.Dialect}
+	for _, v := range b.plan.Env {
+		if v.Name != TableName {
+			m.Vars = append(m.Vars, v.Name+"="+v.Value)
+		}
+	}
+	b.plan.Env = append(b.plan.Env, envgen.Var{
+		Name: MarkerName, Value: m.String(), Scope: envgen.JobScope, Origin: envgen.FromPlan, Rule: "launcher.marker",
+		Why: "a fabrun inside this job knows these values as fabrun's own",
+	})
+}
+
+// assemble joins the user's words and the insertions.
+func (b *builder) assemble() {
+	for i := 0; i <= len(b.Command.Argv); i++ {
+		b.plan.Argv = append(b.plan.Argv, b.inserts[i]...)
+		if i < len(b.Command.Argv) {
+			b.plan.Argv = append(b.plan.Argv, Arg{Text: b.Command.Argv[i], Origin: envgen.FromUser})
+		}
+	}
+}
+
+// launcherFindings are about the launcher itself.
+func (b *builder) launcherFindings() {
+	l := b.Command.Launcher
+	switch {
+	case l.Dialect == Unknown:
+		b.find(finding.Finding{
+			ID: "launcher.unknown", Severity: finding.Note, Subject: b.Command.Argv[0],
+			Seen: l.Note, Wanted: "a launcher whose command line fabrun reads",
+			Why: "it gets the environment, and its command line is left as it is; whether the variables reach other hosts is its own affair",
+		})
+	case l.Note != "":
+		b.note("%s: %s", b.Command.Argv[0], l.Note)
+	}
+	if want := b.Program.MPIKind; want != "" && l.MPIKind != "" && want != l.MPIKind && !abiTwins(want, l.MPIKind) {
+		b.find(finding.Finding{
+			ID: "launcher.mismatch", Severity: finding.Error, Subject: path.Base(first(b.plan.Program)),
+			Seen: "the program is linked with " + want + " (" + b.Program.Source + ") and started by " + l.Family, Wanted: "launcher and program of one MPI",
+			Why: "every rank would take itself for rank 0 of 1", Hint: "use the mpirun of " + want + ", or rebuild the program",
+		})
+	}
+	if (l.Dialect == OpenMPI4 || l.Dialect == OpenMPI5) && b.Root && !b.rootAllowed() {
+		b.find(finding.Finding{
+			ID: "openmpi.root", Severity: finding.Warning, Subject: "user root",
+			Seen: "this runs as root", Wanted: "another user",
+			Why: "mpirun refuses to run as root unless it is told to; fabrun never tells it", Hint: "set OMPI_ALLOW_RUN_AS_ROOT=1 and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 if you mean it",
+		})
+	}
+	if l.MPIKind == "openmpi" {
+		_, job := lookup(b.Env, "SLURM_JOBID")
+		_, list := lookup(b.Env, "SLURM_NODELIST")
+		_, tasks := lookup(b.Env, "SLURM_TASKS_PER_NODE")
+		if job && list && !tasks {
+			b.find(finding.Finding{
+				ID: "slurm.leftover", Severity: finding.Error, Subject: "SLURM_TASKS_PER_NODE",
+				Seen: "SLURM_JOBID and SLURM_NODELIST are set, SLURM_TASKS_PER_NODE is not", Wanted: "all of them, or none",
+				Why: "mpirun takes this for a Slurm allocation and stops", Hint: "unset SLURM_JOBID SLURM_NODELIST if this is no Slurm job",
+			})
+		}
+	}
+	if l.Dialect == Horovodrun {
+		b.find(finding.Finding{
+			ID: "horovod.pml", Severity: finding.Note, Subject: "horovodrun", Seen: "horovodrun gives mpirun '-mca pml ob1 -mca btl ^openib' itself",
+			Wanted: "pml ucx for MPI traffic", Why: "its own options win over fabrun's pml; NCCL is not touched by it", Hint: `--mpi-args="--mca pml ucx" where MPI itself carries data`,
+		})
+	}
+	for _, d := range b.Command.Doubts() {
+		b.note("%s: where the program begins is not certain", d)
+	}
+}
+
+func first(words []string) string {
+	if len(words) == 0 {
+		return ""
+	}
+	return words[0]
+}
+
+// abiTwins are MPIs whose launchers and libraries go together: the MPICH ABI.
+func abiTwins(a, b string) bool {
+	abi := []string{"mpich", "intelmpi", "mvapich"}
+	return slices.Contains(abi, a) && slices.Contains(abi, b)
+}
+
+func (b *builder) rootAllowed() bool {
+	if mustLookup(b.Env, "OMPI_ALLOW_RUN_AS_ROOT") == "1" && mustLookup(b.Env, "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM") == "1" {
+		return true
+	}
+	return slices.ContainsFunc(b.Command.contexts, func(c context) bool { return c.last("allow-run-as-root") != nil })
+}

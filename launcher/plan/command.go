@@ -1,0 +1,423 @@
+package plan
+
+import (
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"fabrun/envgen"
+)
+
+// Command is a user's command line, understood: which launcher, its options,
+// its applications. The words themselves are never changed.
+type Command struct {
+	Launcher Launcher
+	Argv     []string
+	// Opaque is the option that makes the launcher take its applications from
+	// a file ("--app"): nothing may be added beside it. "" none.
+	Opaque   string
+	contexts []context
+}
+
+// Parse reads a command line in the dialect of its launcher. It never fails:
+// what it cannot read is kept as it is and named by Doubts.
+func Parse(l Launcher, argv []string) Command {
+	c := Command{Launcher: l, Argv: argv}
+	g := grammarOf(l.Dialect)
+	if g == nil || l.Words > len(argv) {
+		at := 0
+		if l.Dialect == Unknown {
+			at = len(argv)
+		}
+		c.contexts = []context{{from: 0, to: len(argv), program: at, dashes: -1}}
+		return c
+	}
+	from := l.Words
+	for from <= len(argv) {
+		to := len(argv)
+		if g.colon {
+			if n := slices.Index(argv[from:], ":"); n >= 0 {
+				to = from + n
+			}
+		}
+		ctx := g.split(g, argv[:to], from)
+		for _, name := range g.opaque {
+			if o := ctx.last(name); o != nil {
+				c.Opaque = argv[o.at]
+			}
+		}
+		c.contexts = append(c.contexts, ctx)
+		if to == len(argv) {
+			break
+		}
+		from = to + 1
+	}
+	return c
+}
+
+// Doubts says why the place of a program in the command line is not certain,
+// once per reason.
+func (c Command) Doubts() []string {
+	var out []string
+	for _, ctx := range c.contexts {
+		if ctx.doubt != "" && !slices.Contains(out, ctx.doubt) {
+			out = append(out, ctx.doubt)
+		}
+	}
+	return out
+}
+
+// Programs returns every application's program with its arguments.
+func (c Command) Programs() [][]string {
+	var out [][]string
+	for _, ctx := range c.contexts {
+		if ctx.program < ctx.to {
+			out = append(out, c.Argv[ctx.program:ctx.to])
+		}
+	}
+	return out
+}
+
+// Program is the first application's program with its arguments; nil where the
+// command line has none.
+func (c Command) Program() []string {
+	if all := c.Programs(); len(all) > 0 {
+		return all[0]
+	}
+	return nil
+}
+
+// Ranks is how many ranks the user asked for over all applications; nil where
+// one of them does not say.
+func (c Command) Ranks() *int {
+	names := []string{"np"}
+	switch c.Launcher.Dialect {
+	case Srun:
+		names = []string{"ntasks"}
+	case Horovodrun:
+		names = []string{"num-proc"}
+	case Torchrun, Plain, Unknown:
+		return nil
+	}
+	sum := 0
+	for _, ctx := range c.contexts {
+		o := ctx.last(names...)
+		if o == nil || len(o.values) == 0 {
+			return nil
+		}
+		n, err := strconv.Atoi(o.values[0])
+		if err != nil || n < 0 || n > 1<<24 {
+			return nil
+		}
+		sum += n
+	}
+	return &sum
+}
+
+// hostOptions are the options by which a user says where a job runs.
+var hostOptions = map[string][]string{
+	OpenMPI4:   {"hostfile", "host", "default-hostfile", "rankfile"},
+	OpenMPI5:   {"hostfile", "host", "default-hostfile", "rankfile"},
+	MPICH:      {"hostfile", "hosts", "host", "rankmap"},
+	IntelMPI:   {"hostfile", "hosts", "host", "hosts-group", "rankmap"},
+	Srun:       {"nodelist", "nodefile"},
+	Horovodrun: {"hosts", "hostfile", "host-discovery-script"},
+}
+
+// hostTwins are the variables that say the same as hostOptions.
+var hostTwins = map[string][]string{
+	OpenMPI4:   {"OMPI_MCA_orte_default_hostfile", "OMPI_MCA_orte_rankfile"},
+	OpenMPI5:   {"OMPI_MCA_orte_default_hostfile", "OMPI_MCA_prte_default_hostfile", "PRTE_MCA_prte_default_hostfile"},
+	MPICH:      {"HYDRA_HOST_FILE", "HYDRA_CONFIG_FILE"},
+	IntelMPI:   {"I_MPI_HYDRA_HOST_FILE", "I_MPI_HYDRA_HOSTS_GROUP", "HYDRA_HOST_FILE", "I_MPI_HYDRA_MACHINE_FILE"},
+	Srun:       {"SLURM_HOSTFILE"},
+	Horovodrun: nil,
+}
+
+// HostSource is where the user's own command line or environment says that the
+// job runs.
+type HostSource struct {
+	Option string // as typed: "--hostfile", "-H"; or the variable's name
+	File   string // a hostfile to read; "" when List holds the hosts
+	List   string // "n1:4,n2"
+}
+
+// HostSource returns the user's own choice of hosts; nil where there is none.
+func (c Command) HostSource(env []string) *HostSource {
+	for _, ctx := range c.contexts {
+		for _, name := range hostOptions[c.Launcher.Dialect] {
+			o := ctx.last(name)
+			if o == nil {
+				continue
+			}
+			s := &HostSource{Option: c.Argv[o.at]}
+			if len(o.values) == 0 {
+				return s
+			}
+			switch name {
+			case "hostfile", "default-hostfile", "nodefile":
+				s.File = o.values[0]
+			case "host", "hosts", "nodelist", "hosts-group":
+				s.List = o.values[0]
+			}
+			return s
+		}
+	}
+	for _, name := range hostTwins[c.Launcher.Dialect] {
+		if v, ok := lookup(env, name); ok && v != "" {
+			return &HostSource{Option: name, File: v}
+		}
+	}
+	return nil
+}
+
+// mappingOptions say that the user has placed or bound the ranks himself.
+// Source: schizo_ompi.c, hydra's and srun's help.
+var mappingOptions = map[string][]string{
+	OpenMPI4: strings.Fields("map-by rank-by bind-to bind-to-core bind-to-socket bycore bynode byslot npernode pernode npersocket N ppr rankfile cpu-set cpu-list cpus-per-proc use-hwthread-cpus"),
+	OpenMPI5: strings.Fields("map-by rank-by bind-to bind-to-core bind-to-socket bycore bynode byslot npernode pernode npersocket N ppr rankfile cpu-set cpu-list cpus-per-proc use-hwthread-cpus"),
+	MPICH:    strings.Fields("bind-to map-by membind rankmap ppn order-nodes"),
+	IntelMPI: strings.Fields("bind-to map-by membind rankmap ppn order-nodes rr"),
+	Srun:     strings.Fields("cpu-bind distribution gpu-bind mem-bind ntasks-per-node"),
+	Torchrun: {"numa-binding"},
+}
+
+// mappingTwins are the variables that say the same as mappingOptions.
+var mappingTwins = map[string][]string{
+	OpenMPI4: {"OMPI_MCA_rmaps_base_mapping_policy", "OMPI_MCA_hwloc_base_binding_policy"},
+	OpenMPI5: {"PRTE_MCA_rmaps_default_mapping_policy", "PRTE_MCA_hwloc_default_binding_policy", "OMPI_MCA_rmaps_base_mapping_policy", "OMPI_MCA_hwloc_base_binding_policy"},
+	MPICH:    {"HYDRA_BINDING", "HYDRA_MAPPING", "HYDRA_MEMBIND"},
+	IntelMPI: {"I_MPI_PIN", "I_MPI_PIN_DOMAIN", "I_MPI_PIN_PROCESSOR_LIST", "I_MPI_PERHOST"},
+	Srun:     {"SLURM_CPU_BIND", "SLURM_DISTRIBUTION"},
+}
+
+// UserMaps returns the option or variable by which the user has placed or
+// bound ranks; "" where the choice is free.
+func (c Command) UserMaps(env []string) string {
+	for _, ctx := range c.contexts {
+		for _, o := range ctx.options {
+			if slices.Contains(mappingOptions[c.Launcher.Dialect], o.name) {
+				return c.Argv[o.at]
+			}
+		}
+	}
+	for _, name := range mappingTwins[c.Launcher.Dialect] {
+		if v, ok := lookup(env, name); ok && v != "" {
+			return name
+		}
+	}
+	for _, p := range c.Programs() {
+		if w := walk(p); w.binder != "" {
+			return w.binder
+		}
+	}
+	return ""
+}
+
+// libraryPrefixes are the beginnings of the variables that a communication
+// library reads: they are part of the plan wherever they come from, and reach
+// every rank.
+var libraryPrefixes = []string{
+	"NCCL_", "RCCL_", "UCX_", "UCC_", "OMPI_MCA_", "PRTE_MCA_", "PMIX_MCA_", "I_MPI_", "MPIR_CVAR_", "MPICH_", "MV2_", "MVP_",
+	"NVSHMEM_", "FI_", "PSM2_", "PSM3_", "HFI_", "GLOO_", "HCOLL_", "SHARP_", "TORCH_NCCL_", "TORCH_DISTRIBUTED_", "RSMPI_",
+	"IBV_", "MLX5_", "RDMAV_", "VERBS_",
+}
+
+func isLibraryVar(name string) bool {
+	return slices.ContainsFunc(libraryPrefixes, func(p string) bool { return strings.HasPrefix(name, p) })
+}
+
+// Settings returns what the user has set for communication libraries, in the
+// environment and on the command line, in a stable order; a variable that is
+// set in both places is there once, with the value that the ranks will see.
+// Variables that an outer fabrun set are not the user's.
+func (c Command) Settings(env []string) []envgen.Setting {
+	marker := ParseMarker(env)
+	var out []envgen.Setting
+	put := func(s envgen.Setting) {
+		s.Origin = envgen.FromUser
+		if i := slices.IndexFunc(out, func(o envgen.Setting) bool { return o.Name == s.Name }); i >= 0 {
+			out[i] = s
+			return
+		}
+		out = append(out, s)
+	}
+	names := map[string]bool{}
+	for _, kv := range env {
+		name, _, ok := strings.Cut(kv, "=")
+		if !ok || names[name] || !isLibraryVar(name) {
+			continue
+		}
+		names[name] = true
+		value, _ := lookup(env, name)
+		if marker.owns(name, value) {
+			continue
+		}
+		put(envgen.Setting{Name: name, Value: value, Where: "environment"})
+	}
+	slices.SortFunc(out, func(a, b envgen.Setting) int { return strings.Compare(a.Name, b.Name) })
+	for _, s := range c.commandLineSettings() {
+		put(s)
+	}
+	return out
+}
+
+func (c Command) commandLineSettings() []envgen.Setting {
+	var out []envgen.Setting
+	put := func(name, value, where string) {
+		out = append(out, envgen.Setting{Name: name, Value: value, Origin: envgen.FromUser, Where: where + " on the command line"})
+	}
+	for _, ctx := range c.contexts {
+		for _, o := range ctx.options {
+			typed := c.Argv[o.at]
+			switch c.Launcher.Dialect {
+			case OpenMPI4, OpenMPI5:
+				switch {
+				case o.name == "x" && len(o.values) == 1:
+					if name, value, ok := strings.Cut(o.values[0], "="); ok {
+						put(name, value, typed)
+					}
+				case len(o.values) == 2 && mcaPrefix[o.name] != "":
+					put(mcaPrefix[o.name]+o.values[0], o.values[1], typed)
+				}
+			case MPICH, IntelMPI:
+				if (o.name == "genv" || o.name == "env") && len(o.values) == 2 {
+					put(o.values[0], o.values[1], typed)
+				}
+			case Srun:
+				if o.name == "export" && len(o.values) == 1 {
+					for _, item := range splitExport(o.values[0]) {
+						if name, value, ok := strings.Cut(item, "="); ok {
+							put(name, value, "--export")
+						}
+					}
+				}
+			}
+		}
+		if ctx.program < ctx.to {
+			for _, kv := range walk(c.Argv[ctx.program:ctx.to]).env {
+				name, value, _ := strings.Cut(kv, "=")
+				put(name, value, "env")
+			}
+		}
+	}
+	return out
+}
+
+var mcaPrefix = map[string]string{
+	"mca": "OMPI_MCA_", "gmca": "OMPI_MCA_", "omca": "OMPI_MCA_", "gomca": "OMPI_MCA_",
+	"prtemca": "PRTE_MCA_", "gprtemca": "PRTE_MCA_", "pmixmca": "PMIX_MCA_", "gpmixmca": "PMIX_MCA_",
+}
+
+// splitExport splits srun's --export list at its commas, except inside single
+// or double quotes. Source: slurm src/common/env.c, find_quote_token.
+func splitExport(list string) []string {
+	var out []string
+	quote, from := byte(0), 0
+	for i := 0; i < len(list); i++ {
+		switch ch := list[i]; {
+		case quote != 0:
+			if ch == quote {
+				quote = 0
+			}
+		case ch == '\'' || ch == '"':
+			quote = ch
+		case ch == ',':
+			out = append(out, strings.Trim(list[from:i], `'"`))
+			from = i + 1
+		}
+	}
+	return append(out, strings.Trim(list[from:], `'"`))
+}
+
+// lookup returns the last value of name in an environment.
+func lookup(env []string, name string) (string, bool) {
+	for _, kv := range slices.Backward(env) {
+		if v, ok := strings.CutPrefix(kv, name+"="); ok {
+			return v, true
+		}
+	}
+	return "", false
+}
+
+// wrapped is what the programs in front of the real one do: env, numactl, a
+// container runtime.
+type wrapped struct {
+	env       []string // NAME=VALUE set by env
+	binder    string   // numactl, taskset, hwloc-bind, likwid-pin
+	container string   // "apptainer", "docker", …; "" none
+	insert    int      // index where the runtime's own options may be added; -1
+	clean     bool     // the container drops the environment
+}
+
+// walk reads the wrappers at the front of a program.
+func walk(words []string) wrapped {
+	w := wrapped{insert: -1}
+	for i := 0; i < len(words); {
+		switch base := path.Base(words[i]); base {
+		case "env":
+			for i++; i < len(words); i++ {
+				if strings.HasPrefix(words[i], "-") {
+					if words[i] == "-u" || words[i] == "-C" {
+						i++
+					}
+					continue
+				}
+				if name, _, ok := strings.Cut(words[i], "="); !ok || name == "" {
+					break
+				}
+				w.env = append(w.env, words[i])
+			}
+		case "numactl", "taskset", "hwloc-bind", "likwid-pin":
+			w.binder = base
+			return w
+		case "apptainer", "singularity":
+			w.container = base
+			for j := i + 1; j < len(words); j++ {
+				switch words[j] {
+				case "exec", "run", "shell", "instance":
+					w.insert = j + 1
+				case "-e", "--cleanenv", "-c", "--contain", "-C", "--containall":
+					w.clean = w.clean || words[j] != "-c" && words[j] != "--contain"
+				}
+			}
+			return w
+		case "docker", "podman", "nerdctl", "enroot":
+			for j := i + 1; j < len(words); j++ {
+				if words[j] == "run" || words[j] == "exec" || words[j] == "start" {
+					w.container, w.insert = base, j+1
+					break
+				}
+			}
+			return w
+		case "ch-run", "shifter", "sarus":
+			w.container = base
+			return w
+		default:
+			return w
+		}
+	}
+	return w
+}
+
+// Container names the container runtime that the program runs in; "" none, as
+// far as the command line tells.
+func (c Command) Container() string {
+	for _, ctx := range c.contexts {
+		if c.Launcher.Dialect == Srun {
+			if ctx.last("container-image", "container-name") != nil {
+				return "pyxis"
+			}
+			if ctx.last("container") != nil {
+				return "oci"
+			}
+		}
+		if ctx.program < ctx.to {
+			if w := walk(c.Argv[ctx.program:ctx.to]); w.container != "" {
+				return w.container
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,210 @@
+package plan
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// The dialects: how a launcher reads its command line.
+const (
+	OpenMPI4   = "openmpi4"
+	OpenMPI5   = "openmpi5"
+	MPICH      = "mpich"
+	IntelMPI   = "intelmpi"
+	Srun       = "srun"
+	Torchrun   = "torchrun"
+	Horovodrun = "horovodrun"
+	Unknown    = "unknown" // a launcher whose command line fabrun does not read
+	Plain      = "plain"   // no launcher: a program or a script
+)
+
+// Launcher is which launcher a command line starts, as far as its name and its
+// version text tell.
+type Launcher struct {
+	Dialect string
+	Family  string // "Open MPI", "HPC-X", "MPICH", "MVAPICH", "Intel MPI", "Slurm", "PyTorch", …; "" for a plain program
+	MPIKind string // as in envgen.Versions: "openmpi", "mpich", "intelmpi", "mvapich"; "" none
+	Version string // "4.1.4"; "" unknown
+	// Words is how many words of the command line name the launcher: 1, or more
+	// for "python -m torch.distributed.run".
+	Words int
+	// Note says why the dialect is not certain; "" when it is.
+	Note string
+}
+
+// grammar is how the words between launcher and program are read.
+type grammar struct {
+	dialect string
+	split   func(g *grammar, words []string, from int) context
+	args    map[string]int // canonical option name → number of values; optional marks one that only '=' gives
+	alias   map[string]string
+	short   map[byte]string // one-letter options
+	colon   bool            // a word ":" separates applications
+	// opaque options make the launcher take its applications from a file:
+	// nothing may be added beside them.
+	opaque []string
+}
+
+// optional is the arity of an option whose value is only ever joined to it.
+const optional = -1
+
+// grammars is the explicit list of dialects whose command line is read.
+// Sources: ompi v4.1.8 orte/mca/schizo/ompi/schizo_ompi.c and
+// opal/util/cmd_line.c; prrte 3.0.12 src/mca/schizo/ompi/schizo_ompi.c; mpich
+// v4.3.0 src/pm/hydra; slurm src/common/slurm_opt.c; torch/distributed/run.py;
+// horovod/runner/launch.py; Intel MPI developer reference 2021.15.
+func grammars() []*grammar {
+	return []*grammar{openmpi4Grammar(), openmpi5Grammar(), mpichGrammar(), intelGrammar(), srunGrammar(), torchrunGrammar(), horovodGrammar()}
+}
+
+func grammarOf(dialect string) *grammar {
+	for _, g := range grammars() {
+		if g.dialect == dialect {
+			return g
+		}
+	}
+	return nil
+}
+
+// mpiNames are the programs that must be asked for their version, because
+// every MPI installs one of that name.
+var mpiNames = []string{
+	"mpirun", "mpiexec", "orterun", "prterun", "oshrun", "shmemrun",
+	"mpirun.openmpi", "mpiexec.openmpi", "mpirun.mpich", "mpiexec.mpich", "mpiexec.hydra", "mpirun.hydra",
+}
+
+// otherLaunchers are known to start ranks, and their command lines are not read.
+var otherLaunchers = []string{
+	"mpirun_rsh", "mpiexec_mpt", "mpiexec.slurm", "deepspeed", "accelerate", "flux", "jsrun", "aprun", "ibrun", "prun", "charmrun", "ccmrun", "lrun", "colossalai",
+}
+
+// AsksVersion reports whether the launcher in a command line has to be asked
+// for its version before Identify can tell what it is.
+func AsksVersion(argv []string) bool {
+	if len(argv) == 0 {
+		return false
+	}
+	base := path.Base(argv[0])
+	return slices.Contains(mpiNames, base) || base == "srun"
+}
+
+// Identify says which launcher a command line starts. versionText is what it
+// printed when asked for its version ("" when it was not asked or did not
+// answer), resolved is the file that the name leads to after all links ("" when
+// unknown). The forms of the text: launchers' sources as in grammars, and
+// horovod/runner/mpi_run.py for their order.
+func Identify(argv []string, versionText, resolved string) Launcher {
+	if len(argv) == 0 {
+		return Launcher{Dialect: Plain}
+	}
+	base := path.Base(argv[0])
+	switch {
+	case slices.Contains(mpiNames, base):
+		return identifyMPI(base, versionText, resolved)
+	case base == "srun":
+		return Launcher{Dialect: Srun, Family: "Slurm", Version: wordAfter(versionText, "slurm-wlm ", "slurm "), Words: 1}
+	case base == "torchrun" || base == "torchrun-script.py":
+		return Launcher{Dialect: Torchrun, Family: "PyTorch", Words: 1}
+	case base == "horovodrun":
+		return Launcher{Dialect: Horovodrun, Family: "Horovod", Words: 1}
+	case strings.HasPrefix(base, "python"):
+		if n := torchModule(argv); n > 0 {
+			return Launcher{Dialect: Torchrun, Family: "PyTorch", Words: n}
+		}
+	case slices.Contains(otherLaunchers, base):
+		return Launcher{Dialect: Unknown, Family: base, Words: 1, Note: "fabrun does not read the command line of " + base}
+	}
+	return Launcher{Dialect: Plain}
+}
+
+func identifyMPI(base, text, resolved string) Launcher {
+	hpcx := strings.Contains(resolved, "hpcx") || strings.Contains(resolved, "/hpc-x") || strings.Contains(text, "HPC-X")
+	openmpi := func(version string) Launcher {
+		l := Launcher{Dialect: OpenMPI4, Family: "Open MPI", MPIKind: "openmpi", Version: version, Words: 1}
+		if hpcx {
+			l.Family = "HPC-X"
+		}
+		if major(version) >= 5 {
+			l.Dialect = OpenMPI5
+		}
+		return l
+	}
+	switch {
+	// 4.1 says "Open MPI" only under the name mpirun, and "OpenRTE" under any other.
+	case strings.Contains(text, "(Open MPI)"), strings.Contains(text, "(OpenRTE)"), strings.Contains(text, "Open MPI "):
+		return openmpi(wordAfter(text, "(Open MPI) ", "(OpenRTE) ", "Open MPI "))
+	case strings.Contains(text, "(PRRTE)"), strings.Contains(text, "(PRTE)"), strings.Contains(text, "prterun "):
+		l := openmpi("")
+		l.Dialect, l.Family = OpenMPI5, "PRRTE"
+		return l
+	case strings.Contains(text, "IBM Spectrum MPI"):
+		return Launcher{Dialect: Unknown, Family: "IBM Spectrum MPI", MPIKind: "openmpi", Words: 1, Note: "fabrun does not read the command line of IBM Spectrum MPI"}
+	case strings.Contains(text, "HYDRA build details"), strings.Contains(text, "MPICH"):
+		l := Launcher{Dialect: MPICH, Family: "MPICH", MPIKind: "mpich", Version: wordAfter(text, "Version:"), Words: 1}
+		if strings.Contains(strings.ToLower(text), "mvapich") {
+			l.Family, l.MPIKind = "MVAPICH", "mvapich"
+		}
+		return l
+	case strings.Contains(text, "Intel(R) MPI"):
+		return Launcher{Dialect: IntelMPI, Family: "Intel MPI", MPIKind: "intelmpi", Version: wordAfter(text, "Version "), Words: 1}
+	}
+	// No text, or none that is known: the file's name is the next best.
+	file := path.Base(resolved)
+	why := "it did not say its version; taken for what its file name says"
+	switch {
+	case strings.HasSuffix(base, ".openmpi"), file == "orterun", base == "orterun":
+		return withNote(openmpi("4"), why)
+	case file == "prterun", base == "prterun":
+		return withNote(openmpi("5"), why)
+	case strings.HasSuffix(base, ".mpich"), strings.HasSuffix(base, ".hydra"), file == "mpiexec.hydra":
+		return Launcher{Dialect: MPICH, Family: "MPICH", MPIKind: "mpich", Words: 1, Note: why}
+	}
+	return Launcher{Dialect: Unknown, Words: 1, Note: "it did not say which MPI it belongs to"}
+}
+
+func withNote(l Launcher, note string) Launcher {
+	l.Note, l.Version = note, ""
+	return l
+}
+
+// torchModule returns how many words "python … -m torch.distributed.run" takes
+// at the front of argv, or 0.
+func torchModule(argv []string) int {
+	for i := 1; i < len(argv); i++ {
+		switch w := argv[i]; {
+		case w == "-m":
+			if i+1 < len(argv) && (argv[i+1] == "torch.distributed.run" || argv[i+1] == "torch.distributed.launch") {
+				return i + 2
+			}
+			return 0
+		case w == "-W" || w == "-X" || w == "--check-hash-based-pycs":
+			i++
+		case w == "-c" || w == "-" || !strings.HasPrefix(w, "-"):
+			return 0
+		}
+	}
+	return 0
+}
+
+// wordAfter returns the first blank-separated word after the first of the
+// marks that occurs, without trailing punctuation.
+func wordAfter(text string, marks ...string) string {
+	for _, mark := range marks {
+		if _, rest, ok := strings.Cut(text, mark); ok {
+			if line, _, _ := strings.Cut(rest, "\n"); len(strings.Fields(line)) > 0 {
+				return strings.TrimRight(strings.Fields(line)[0], ",;.")
+			}
+		}
+	}
+	return ""
+}
+
+// major returns the number before the first dot; 0 when there is none.
+func major(version string) int {
+	n := 0
+	for i := 0; i < len(version) && version[i] >= '0' && version[i] <= '9' && n < 1e6; i++ {
+		n = n*10 + int(version[i]-'0')
+	}
+	return n
+}

@@ -1,0 +1,394 @@
+package launcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/signal"
+	"runtime"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// Exit statuses of a child that could not be started, as shells give them.
+const (
+	StatusNotExecutable = 126
+	StatusNotFound      = 127
+	statusSignalBase    = 128
+)
+
+// Spec is one child to be run.
+type Spec struct {
+	Path string   // the file to execute
+	Argv []string // argv[0] as the user typed it
+	Env  []string
+	// Stdin, Stdout and Stderr are inherited by the child as they are; nothing
+	// is pumped.
+	Stdin, Stdout, Stderr *os.File
+	// Ranks: the child is a launcher. Signals go to it alone, since it passes
+	// them on, and what it leaves behind is ended with it. Otherwise the child
+	// is a script or a program: signals that a terminal would send go to its
+	// whole group, and what it started in the background on purpose stays.
+	Ranks bool
+	// Grace is how long processes have between TERM and KILL.
+	Grace time.Duration
+	// Started is called once the child runs; may be nil.
+	Started func(pid int)
+	// Note gets one line for people when fabrun acts on its own; may be nil.
+	Note func(string)
+}
+
+// Status is how a child ended.
+type Status struct {
+	Code   int            // what fabrun leaves with: the child's own, or 128+n
+	Signal syscall.Signal // the signal that ended it; 0 none
+	Usage  syscall.Rusage // of the child and what it waited for
+	Killed int            // processes that had to be ended after the child
+}
+
+// forwarded are the signals that are handed to the child, each once.
+var forwarded = []os.Signal{
+	syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
+	syscall.SIGTSTP, syscall.SIGCONT, syscall.SIGWINCH,
+}
+
+// Run starts the child and stays with it to its end: signals forwarded, the
+// terminal handed over and taken back, orphans found and ended. When ctx ends
+// first, the child and everything below it get TERM, and KILL after Grace; the
+// status is then still the child's. The error is about starting only, and
+// StartStatus says which exit status it stands for.
+func Run(ctx context.Context, s Spec) (Status, error) {
+	if s.Grace == 0 {
+		s.Grace = 2 * time.Second
+	}
+	// A parent-death signal is sent when the *thread* that started the child
+	// ends (prctl(2)), so that thread is kept for as long as the child lives.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+
+	signals := make(chan os.Signal, 64)
+	for _, sig := range forwarded {
+		// What the caller has ignored (nohup) stays ignored, here and in the child.
+		if !signal.Ignored(sig) {
+			signal.Notify(signals, sig)
+		}
+	}
+	defer signal.Stop(signals)
+
+	if err := becomeSubreaper(); err != nil && s.Note != nil {
+		s.Note(fmt.Sprintf("orphans of the job cannot be found: %v", err))
+	}
+	c := &child{spec: s, tty: openTerminal(s.Stdin, s.Stdout), before: adopted()}
+	if err := c.start(); err != nil {
+		return Status{}, err
+	}
+	// Taking the terminal back from the background would stop this process.
+	// Only from here on: a child inherits what is ignored.
+	signal.Ignore(syscall.SIGTTOU)
+	defer signal.Reset(syscall.SIGTTOU)
+	if s.Started != nil {
+		s.Started(c.pid)
+	}
+	done := make(chan waited, 8)
+	go c.wait(done)
+	return c.attend(ctx, signals, done), nil
+}
+
+// StartStatus is the exit status that an error of Run stands for.
+func StartStatus(err error) int {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return StatusNotFound
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.ENOEXEC), errors.Is(err, syscall.EISDIR):
+		return StatusNotExecutable
+	}
+	return StatusNotExecutable
+}
+
+// child is a running child and what has been done about it.
+type child struct {
+	spec       Spec
+	pid        int
+	tty        *terminal
+	before     []int // this program's other children, which are not of the job
+	interrupts int
+	ending     <-chan time.Time // when KILL follows TERM
+	ended      bool
+}
+
+func (c *child) start() error {
+	s := c.spec
+	attr := &syscall.ProcAttr{
+		Env:   s.Env,
+		Files: []uintptr{fd(s.Stdin, 0), fd(s.Stdout, 1), fd(s.Stderr, 2)},
+		Sys:   &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM},
+	}
+	if c.tty.ours() && !c.tty.lazy {
+		attr.Sys.Foreground, attr.Sys.Ctty = true, int(c.tty.file.Fd())
+		c.tty.given = true
+	}
+	pid, err := syscall.ForkExec(s.Path, s.Argv, attr)
+	if err != nil {
+		c.tty.takeBack()
+		return &os.PathError{Op: "start", Path: s.Path, Err: err}
+	}
+	c.pid = pid
+	return nil
+}
+
+func fd(f *os.File, standard uintptr) uintptr {
+	if f == nil {
+		return standard
+	}
+	return f.Fd()
+}
+
+// waited is one change of state of the child.
+type waited struct {
+	status syscall.WaitStatus
+	usage  syscall.Rusage
+	err    error
+}
+
+// wait reports every stop and, last, the end of the child. It waits for this
+// one process only: others may be waited for elsewhere in this program.
+func (c *child) wait(done chan<- waited) {
+	for {
+		var w waited
+		_, w.err = syscall.Wait4(c.pid, &w.status, syscall.WUNTRACED, &w.usage)
+		if errors.Is(w.err, syscall.EINTR) {
+			continue
+		}
+		done <- w
+		if w.err != nil || w.status.Exited() || w.status.Signaled() {
+			return
+		}
+	}
+}
+
+// attend is the life of the child.
+func (c *child) attend(ctx context.Context, signals <-chan os.Signal, done <-chan waited) Status {
+	cancelled := ctx.Done()
+	reap := time.NewTicker(time.Second)
+	defer reap.Stop()
+	old := map[int]bool{}
+	for {
+		select {
+		case sig := <-signals:
+			c.forward(sig.(syscall.Signal))
+		case <-cancelled:
+			cancelled = nil
+			c.end()
+		case <-c.ending:
+			c.ending = nil
+			c.killAll(syscall.SIGKILL)
+		case <-reap.C:
+			// As subreaper, or as process 1, orphans come to us: those that have
+			// ended and that nobody else has waited for within a turn are ours.
+			old = reapOrphans(c.pid, old)
+		case w := <-done:
+			if w.err == nil && w.status.Stopped() {
+				c.stopped(w.status.StopSignal())
+				continue
+			}
+			c.tty.takeBack()
+			st := status(w)
+			st.Killed = c.sweep()
+			return st
+		}
+	}
+}
+
+func status(w waited) Status {
+	switch {
+	case w.err != nil:
+		return Status{Code: statusSignalBase - 1}
+	case w.status.Signaled():
+		return Status{Code: statusSignalBase + int(w.status.Signal()), Signal: w.status.Signal(), Usage: w.usage}
+	}
+	return Status{Code: w.status.ExitStatus(), Usage: w.usage}
+}
+
+// forward hands one signal on, once. A launcher passes it to its ranks itself;
+// a second copy to its group would reach them twice.
+func (c *child) forward(sig syscall.Signal) {
+	switch sig {
+	case syscall.SIGINT:
+		c.interrupts++
+		if c.interrupts == 2 {
+			c.note("interrupted again: ending the job")
+			c.end()
+			return
+		}
+	case syscall.SIGCONT:
+		if c.tty != nil && !c.tty.lazy {
+			c.tty.give(c.pid) // "fg" of a job that was in the background
+		}
+		c.kill(-c.pid, sig)
+		return
+	case syscall.SIGTERM, syscall.SIGHUP:
+		if c.ended {
+			return
+		}
+	}
+	target := c.pid
+	if !c.spec.Ranks && sig != syscall.SIGUSR1 && sig != syscall.SIGUSR2 {
+		target = -c.pid
+	}
+	c.kill(target, sig)
+}
+
+func (c *child) note(text string) {
+	if c.spec.Note != nil {
+		c.spec.Note(text)
+	}
+}
+
+// kill sends a signal; a process that has gone meanwhile is no error.
+func (c *child) kill(pid int, sig syscall.Signal) {
+	//nolint:errcheck // ESRCH is the only answer, and it means that there is nothing left to do
+	_ = syscall.Kill(pid, sig)
+}
+
+// end asks everything to end, and sees to it after the grace.
+func (c *child) end() {
+	if c.ended {
+		return
+	}
+	c.ended = true
+	c.kill(c.pid, syscall.SIGTERM)
+	if !c.spec.Ranks {
+		c.killAll(syscall.SIGTERM)
+	}
+	c.kill(-c.pid, syscall.SIGCONT)
+	c.ending = time.After(c.spec.Grace)
+}
+
+func (c *child) killAll(sig syscall.Signal) {
+	for _, pid := range descendants(c.pid) {
+		c.kill(pid, sig)
+	}
+	c.kill(-c.pid, sig)
+	c.kill(c.pid, sig)
+}
+
+// stopped mirrors a stopped job to the shell that started fabrun, as a job of
+// one process would look; when the shell continues fabrun, the child goes on.
+func (c *child) stopped(sig syscall.Signal) {
+	if sig == syscall.SIGTTIN || sig == syscall.SIGTTOU {
+		// The child wants the terminal, and it is ours to give.
+		if c.tty.give(c.pid) {
+			c.kill(-c.pid, syscall.SIGCONT)
+			return
+		}
+	}
+	if c.tty == nil && sig == syscall.SIGSTOP {
+		return
+	}
+	c.tty.takeBack()
+	c.kill(os.Getpid(), syscall.SIGSTOP)
+	// Here the shell has continued us, in the foreground or not.
+	c.tty.give(c.pid)
+	c.kill(-c.pid, syscall.SIGCONT)
+}
+
+// sweep ends what a launcher has left behind, on whatever path it ended, and
+// returns how many processes that were.
+func (c *child) sweep() int {
+	if !c.spec.Ranks && !c.ended {
+		return 0
+	}
+	orphans := func() []int {
+		var out []int
+		for _, pid := range adopted() {
+			if slices.Contains(c.before, pid) {
+				continue
+			}
+			out = append(out, pid)
+			out = append(out, descendants(pid)...)
+		}
+		return out
+	}
+	left := orphans()
+	if len(left) == 0 {
+		return 0
+	}
+	for _, pid := range left {
+		c.kill(pid, syscall.SIGTERM)
+		c.kill(pid, syscall.SIGCONT)
+	}
+	count := len(left)
+	deadline := time.Now().Add(c.spec.Grace)
+	for len(left) > 0 && time.Now().Before(deadline) {
+		time.Sleep(5 * time.Millisecond)
+		reapThese(left)
+		left = orphans()
+	}
+	for range 50 {
+		if len(left) == 0 {
+			break
+		}
+		for _, pid := range left {
+			c.kill(pid, syscall.SIGKILL)
+		}
+		time.Sleep(10 * time.Millisecond)
+		reapThese(left)
+		left = orphans()
+	}
+	c.note(fmt.Sprintf("ended %d process(es) that the launcher had left behind", count))
+	return count
+}
+
+// LookPath finds a program as a shell would, in this PATH. Its error is
+// fs.ErrNotExist or fs.ErrPermission underneath.
+func LookPath(name, path, dir string) (string, error) {
+	if slices.Contains([]byte(name), '/') {
+		return name, executable(name)
+	}
+	denied := ""
+	for _, d := range splitPath(path) {
+		if d == "" {
+			d = dir
+		}
+		full := d + "/" + name
+		err := executable(full)
+		if err == nil {
+			return full, nil
+		}
+		if errors.Is(err, fs.ErrPermission) && denied == "" {
+			denied = full
+		}
+	}
+	if denied != "" {
+		return "", &os.PathError{Op: "start", Path: denied, Err: fs.ErrPermission}
+	}
+	return "", &os.PathError{Op: "start", Path: name, Err: fs.ErrNotExist}
+}
+
+func splitPath(path string) []string {
+	var out []string
+	for from, i := 0, 0; i <= len(path); i++ {
+		if i == len(path) || path[i] == ':' {
+			out = append(out, path[from:i])
+			from = i + 1
+		}
+	}
+	return out
+}
+
+func executable(file string) error {
+	info, err := os.Stat(file)
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		return &os.PathError{Op: "start", Path: file, Err: syscall.EISDIR}
+	}
+	if info.Mode()&0o111 == 0 {
+		return &os.PathError{Op: "start", Path: file, Err: fs.ErrPermission}
+	}
+	return nil
+}

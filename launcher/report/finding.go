@@ -1,0 +1,80 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"fabrun/topology/finding"
+)
+
+// Findings writes findings for people, worst first: what and where, then what
+// was seen, what it means, and what to do.
+func Findings(w io.Writer, fs []finding.Finding) error {
+	t := &text{w: w}
+	for _, f := range sorted(fs) {
+		where := f.Subject
+		if f.Host != "" {
+			where = strings.TrimSpace(f.Host + ": " + f.Subject)
+		}
+		t.printf("%-7s  %s  %s\n", f.Severity, f.ID, where)
+		if f.Seen != "" {
+			seen := f.Seen
+			if f.Wanted != "" {
+				seen += "; wanted " + f.Wanted
+			}
+			t.wrap("         ", seen)
+		}
+		if f.Why != "" {
+			t.wrap("         ", f.Why)
+		}
+		if f.Hint != "" {
+			t.wrap("         → ", f.Hint)
+		}
+	}
+	return t.err
+}
+
+func sorted(fs []finding.Finding) []finding.Finding {
+	out := append([]finding.Finding(nil), fs...)
+	finding.Sort(out)
+	return out
+}
+
+// text writes lines and keeps the first error, so that a renderer reads as the
+// page it makes.
+type text struct {
+	w   io.Writer
+	err error
+}
+
+func (t *text) printf(format string, args ...any) {
+	if t.err == nil {
+		_, t.err = fmt.Fprintf(t.w, format, args...)
+	}
+}
+
+// width is what a line should fit in.
+const width = 80
+
+// wrap writes s in lines of at most width, each after the indent; a single
+// long word stays whole, so that it can be pasted.
+func (t *text) wrap(indent, s string) {
+	line := indent
+	rest := strings.Repeat(" ", len([]rune(indent)))
+	empty := true
+	for _, word := range strings.Fields(s) {
+		if !empty && len([]rune(line))+1+len([]rune(word)) > width {
+			t.printf("%s\n", line)
+			line, empty = rest, true
+		}
+		if !empty {
+			line += " "
+		}
+		line += word
+		empty = false
+	}
+	if !empty {
+		t.printf("%s\n", line)
+	}
+}

@@ -1,0 +1,262 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"fabrun/envgen"
+	"fabrun/launcher/plan"
+	"fabrun/topology/finding"
+)
+
+// planJSON is the shape of schema fabrun/plan/v1.
+type planJSON struct {
+	Schema   string            `json:"schema"`
+	Dialect  string            `json:"dialect"`
+	Launcher *string           `json:"launcher"`
+	Version  *string           `json:"version"`
+	RDMA     bool              `json:"rdma"`
+	Contract *string           `json:"contract"`
+	Argv     []string          `json:"argv"`
+	Words    []wordJSON        `json:"words"`
+	Env      []envgen.Var      `json:"env"`
+	Kept     []envgen.Var      `json:"kept"`
+	PerHost  []hostEnvJSON     `json:"per_host"`
+	Rank     *plan.RankTable   `json:"rank"`
+	Unset    []string          `json:"unset"`
+	Files    []fileJSON        `json:"files"`
+	Hosts    planHostsJSON     `json:"hosts"`
+	Program  []string          `json:"program"`
+	Findings []finding.Finding `json:"findings"`
+	Notes    []string          `json:"notes"`
+}
+
+type wordJSON struct {
+	Text   string        `json:"text"`
+	Origin envgen.Origin `json:"origin"`
+	Why    string        `json:"why,omitempty"`
+}
+
+type hostEnvJSON struct {
+	Host string       `json:"host"`
+	Vars []envgen.Var `json:"vars"`
+}
+
+type fileJSON struct {
+	Name    string `json:"name"`
+	Content string `json:"content"`
+	Why     string `json:"why"`
+}
+
+type planHostsJSON struct {
+	Source  string         `json:"source"`
+	Manager *string        `json:"manager"`
+	Hosts   []planHostJSON `json:"hosts"`
+}
+
+type planHostJSON struct {
+	Name    string  `json:"name"`
+	Slots   *int    `json:"slots"`
+	Address *string `json:"address"`
+}
+
+// PlanJSON writes a plan as schema fabrun/plan/v1.
+func PlanJSON(w io.Writer, p plan.Plan) error {
+	out := planJSON{
+		Schema: "fabrun/plan/v1", Dialect: p.Dialect, Launcher: known(p.Launcher), Version: known(p.Version), RDMA: p.RDMA,
+		Contract: known(p.Contract), Argv: p.Words(), Env: list(p.Env), Kept: list(p.Kept), Rank: p.Table, Unset: list(p.Unset),
+		Program: list(p.Program), Findings: sorted(p.Findings), Notes: list(p.Notes),
+		Words: []wordJSON{}, PerHost: []hostEnvJSON{}, Files: []fileJSON{},
+		Hosts: planHostsJSON{Source: p.Hosts.Source, Manager: known(p.Hosts.Manager), Hosts: []planHostJSON{}},
+	}
+	out.Findings = list(out.Findings)
+	for _, a := range p.Argv {
+		out.Words = append(out.Words, wordJSON(a))
+	}
+	for _, h := range p.PerHost {
+		out.PerHost = append(out.PerHost, hostEnvJSON(h))
+	}
+	for _, f := range p.Files {
+		out.Files = append(out.Files, fileJSON(f))
+	}
+	for _, h := range p.Hosts.Hosts {
+		out.Hosts.Hosts = append(out.Hosts.Hosts, planHostJSON{Name: h.Name, Slots: h.Slots, Address: known(h.Address)})
+	}
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(out)
+}
+
+// known is nil for what is not known.
+func known(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// list is never nil, so that JSON has [] and not null for "none".
+func list[T any](s []T) []T {
+	if s == nil {
+		return []T{}
+	}
+	return s
+}
+
+// Plan writes a plan for people: what the job will run on, the command, then
+// every variable with its reason. With verbose also the evidence.
+func Plan(w io.Writer, p plan.Plan, verbose bool) error {
+	t := &text{w: w}
+	t.printf("%s\n", PlanSentence(p))
+	t.printf("\ncommand\n  %s\n", ShellWords(p.Words()))
+	var whys []string
+	for _, a := range p.Argv {
+		if a.Why != "" && !slices.Contains(whys, a.Text+"\x00"+a.Why) {
+			whys = append(whys, a.Text+"\x00"+a.Why)
+		}
+	}
+	if verbose {
+		for _, y := range whys {
+			word, why, _ := strings.Cut(y, "\x00")
+			t.wrap("    "+word+": ", why)
+		}
+	}
+	if len(p.Env) > 0 {
+		t.printf("\nenvironment added\n")
+		planVars(t, p.Env, verbose)
+	}
+	if len(p.Kept) > 0 {
+		t.printf("\nalready set, and kept\n")
+		planVars(t, p.Kept, verbose)
+	}
+	for _, g := range groupHosts(p.PerHost) {
+		t.printf("\non %s, set by fabrun rank\n", g.hosts)
+		planVars(t, g.vars, verbose)
+	}
+	for _, f := range p.Files {
+		t.printf("\nfile %s/%s: %s\n", plan.RunDir, f.Name, f.Why)
+		for line := range strings.Lines(f.Content) {
+			t.printf("  %s\n", strings.TrimRight(line, "\n"))
+		}
+	}
+	if len(p.Findings) > 0 {
+		t.printf("\nfindings\n")
+		if t.err == nil {
+			t.err = Findings(w, p.Findings)
+		}
+	}
+	if len(p.Notes) > 0 {
+		t.printf("\n")
+		for _, n := range p.Notes {
+			t.wrap("note: ", n)
+		}
+	}
+	return t.err
+}
+
+// PlanSentence is the plan in one line.
+func PlanSentence(p plan.Plan) string {
+	what := p.Contract
+	switch {
+	case !p.RDMA:
+		what = "no usable RDMA device on the job's hosts: the job runs unchanged"
+	case what == "":
+		what = "the job should run over RDMA"
+	}
+	where := ""
+	switch n := len(p.Hosts.Hosts); {
+	case n == 1:
+		where = p.Hosts.Hosts[0].Name
+	case n > 1:
+		where = fmt.Sprintf("%d hosts", n)
+	}
+	for _, s := range []string{p.Hosts.Source, p.Launcher} {
+		if s != "" && s != where {
+			where += ", " + s
+		}
+	}
+	if where = strings.TrimPrefix(where, ", "); where == "" {
+		return what
+	}
+	return what + " (" + where + ")"
+}
+
+func planVars(t *text, vars []envgen.Var, verbose bool) {
+	for _, v := range vars {
+		if v.Name == plan.MarkerName || v.Name == plan.TableName {
+			if verbose {
+				t.printf("  %s=…\n", v.Name)
+				t.wrap("      ", v.Why)
+			}
+			continue
+		}
+		t.printf("  %s=%s\n", v.Name, ShellWords([]string{v.Value}))
+		why := v.Why
+		if v.Rule != "" {
+			why += " [" + v.Rule + "]"
+		}
+		if v.Origin != "" && v.Origin != envgen.FromPlan {
+			why = strings.TrimSpace("from " + string(v.Origin) + ": " + why)
+		}
+		t.wrap("      ", why)
+		if !verbose {
+			continue
+		}
+		for _, e := range v.Evidence {
+			t.printf("      · %s\n", e)
+		}
+		for _, r := range v.Rejected {
+			t.wrap("      not "+r.Value+": ", r.Why)
+		}
+	}
+}
+
+type hostGroup struct {
+	hosts string
+	vars  []envgen.Var
+}
+
+// groupHosts joins hosts whose values are the same, in order of first mention.
+func groupHosts(hs []envgen.HostEnv) []hostGroup {
+	key := func(vars []envgen.Var) string {
+		var b strings.Builder
+		for _, v := range vars {
+			b.WriteString(v.Name + "\x00" + v.Value + "\x00")
+		}
+		return b.String()
+	}
+	var keys []string
+	groups := map[string]*hostGroup{}
+	for _, h := range hs {
+		k := key(h.Vars)
+		if g, ok := groups[k]; ok {
+			g.hosts += "," + h.Host
+			continue
+		}
+		keys = append(keys, k)
+		groups[k] = &hostGroup{hosts: h.Host, vars: h.Vars}
+	}
+	var out []hostGroup
+	for _, k := range keys {
+		out = append(out, *groups[k])
+	}
+	return out
+}
+
+// ShellWords joins words so that a POSIX shell reads them back.
+func ShellWords(words []string) string {
+	out := make([]string, len(words))
+	for i, w := range words {
+		out[i] = w
+		if w == "" || strings.ContainsFunc(w, func(r rune) bool {
+			return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("@%+=:,./-_^", r))
+		}) {
+			out[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(out, " ")
+}
