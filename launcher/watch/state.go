@@ -10,7 +10,9 @@ const (
 	// maxProcs bounds what is kept per process: beyond it only totals count.
 	maxProcs  = 1 << 16
 	maxEvents = 256
-	maxShown  = 400 // bytes of a line that an event quotes
+	// maxRelayed bounds the lines that are passed on to the user.
+	maxRelayed = 1000
+	maxShown   = 400 // bytes of a line that an event quotes
 )
 
 type procKey struct {
@@ -99,10 +101,11 @@ type state struct {
 	ucx ucxState
 	mpi mpiState
 
-	fatal  []string
-	events []Event
-	once   map[string]bool
-	judged string // last announced judgement
+	fatal   []string
+	events  []Event
+	once    map[string]bool
+	relayed int
+	judged  string // last announced judgement
 }
 
 func (st *state) init(opt Options) {

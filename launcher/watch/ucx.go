@@ -32,11 +32,22 @@ func (st *state) ucxLine(m *message) bool {
 	case "INFO", "DEBUG", "DIAG", "TRACE":
 		st.ucxInfo(m, t)
 	case "WARN":
+		st.relay(m)
 		st.ucxWarn(m, t)
 	case "ERROR", "FATAL":
+		st.relay(m)
 		st.ucxError(m, t)
 	}
 	return true
+}
+
+// relay passes on what the user would have seen without fabrun, up to a bound:
+// a warning of every rank of a large job helps nobody.
+func (st *state) relay(m *message) {
+	if st.opt.Relay != nil && st.relayed < maxRelayed {
+		st.relayed++
+		st.opt.Relay(string(m.raw))
+	}
 }
 
 // ucxHost learns host and process of a line: '[node1:305  :0]'.

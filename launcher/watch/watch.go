@@ -54,6 +54,9 @@ type Options struct {
 	// OnEvent is called for each new event, in the goroutine that wrote the
 	// bytes, with the Watcher locked: it must not call back.
 	OnEvent func(Event)
+	// Relay gets the warnings and errors of UCX, whose log was taken off the
+	// job's streams, under the same rules as OnEvent. nil: they are not relayed.
+	Relay func(line string)
 	// Now stamps events; nil leaves their time zero (a file is read, not a job).
 	Now func() time.Time
 	// Host is where bytes come from whose lines do not name a host.

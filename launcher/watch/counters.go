@@ -1,0 +1,427 @@
+package watch
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Counter is a name under which counters of all drivers are kept.
+type Counter string
+
+// The counters that are judged. A counter that a device does not have is absent
+// from its Sample, never zero.
+const (
+	TxBytes      Counter = "tx_bytes"
+	RxBytes      Counter = "rx_bytes"
+	TxPackets    Counter = "tx_packets"
+	RxPackets    Counter = "rx_packets"
+	OutOfSeq     Counter = "out_of_sequence"
+	Retransmits  Counter = "retransmits"
+	Timeouts     Counter = "ack_timeouts"
+	NotReady     Counter = "receiver_not_ready"
+	CNPSent      Counter = "cnp_sent"
+	CNPHandled   Counter = "cnp_handled"
+	ECNMarked    Counter = "ecn_marked"
+	Discards     Counter = "discards"
+	LinkDowned   Counter = "link_downed"
+	PauseRx      Counter = "pfc_pause_rx"
+	PauseTx      Counter = "pfc_pause_tx"
+	RetryFailed  Counter = "retries_exceeded"
+	SymbolErrors Counter = "symbol_errors"
+)
+
+// PortSample is one port of an RDMA device.
+type PortSample struct {
+	HCA       string             `json:"hca"`
+	Port      int                `json:"port"`
+	Netdev    string             `json:"netdev,omitempty"`
+	Active    bool               `json:"active"`
+	RateGbps  float64            `json:"rate_gbps,omitempty"`
+	Counters  map[Counter]uint64 `json:"counters"`
+	Emulated  bool               `json:"emulated,omitempty"`    // Soft-RoCE: its bytes are in the netdev's too
+	QueuePair *int               `json:"queue_pairs,omitempty"` // of the job's processes; nil: the kernel does not tell
+}
+
+// NetdevSample is one network interface.
+type NetdevSample struct {
+	Name     string             `json:"name"`
+	Counters map[Counter]uint64 `json:"counters"`
+}
+
+// PeerBytes is what TCP connections of this host moved to and from one address
+// since they were first seen.
+type PeerBytes struct {
+	Peer string `json:"peer"` // address
+	Tx   uint64 `json:"tx_bytes"`
+	Rx   uint64 `json:"rx_bytes"`
+}
+
+// Sample is what the counters of one host said at one time.
+type Sample struct {
+	Time    time.Time      `json:"time"`
+	Host    string         `json:"host"`
+	Ports   []PortSample   `json:"ports"`
+	Netdevs []NetdevSample `json:"netdevs"`
+	// TCP is nil where the kernel does not tell.
+	TCP []PeerBytes `json:"tcp"`
+	// Addresses are this host's own.
+	Addresses []string `json:"addresses,omitempty"`
+	GPUUse    *float64 `json:"gpu_use,omitempty"` // 0 to 1, mean of the node's GPUs; nil unknown
+	CPUUse    *float64 `json:"cpu_use,omitempty"` // 0 to 1, of all CPUs
+}
+
+// counterNames is how drivers call what is judged (file names under counters/
+// and hw_counters/ of a port; kernel drivers/infiniband/core/sysfs.c, hw/mlx5/counters.c,
+// hw/bnxt_re/hw_counters.c, hw/irdma, hw/efa, sw/rxe/rxe_hw_counters.c).
+var counterNames = map[string]struct {
+	to     Counter
+	factor uint64
+}{
+	"port_xmit_data": {TxBytes, 4}, "port_rcv_data": {RxBytes, 4}, // 4-byte words
+	"port_xmit_packets": {TxPackets, 1}, "port_rcv_packets": {RxPackets, 1},
+	"port_xmit_discards": {Discards, 1}, "link_downed": {LinkDowned, 1}, "symbol_error": {SymbolErrors, 1},
+
+	"out_of_sequence": {OutOfSeq, 1}, "packet_seq_err": {Retransmits, 1}, "local_ack_timeout_err": {Timeouts, 1},
+	"rnr_nak_retry_err": {NotReady, 1}, "np_cnp_sent": {CNPSent, 1}, "rp_cnp_handled": {CNPHandled, 1},
+	"np_ecn_marked_roce_packets": {ECNMarked, 1}, "req_transport_retries_exceeded": {RetryFailed, 1},
+
+	"sent_pkts": {TxPackets, 1}, "rcvd_pkts": {RxPackets, 1}, "out_of_seq_request": {OutOfSeq, 1},
+	"completer_retry_err": {Retransmits, 1}, "rcvd_rnr_err": {NotReady, 1}, "retry_exceeded_err": {RetryFailed, 1},
+
+	"tx_roce_only_bytes": {TxBytes, 1}, "rx_roce_only_bytes": {RxBytes, 1}, "tx_roce_only_pkts": {TxPackets, 1}, "rx_roce_only_pkts": {RxPackets, 1},
+	"to_retransmits": {Timeouts, 1}, "seq_err_naks_rcvd": {Retransmits, 1}, "rnr_naks_rcvd": {NotReady, 1}, "max_retry_exceeded": {RetryFailed, 1},
+	"tx_cnp_pkts": {CNPSent, 1}, "rx_cnp_pkts": {CNPHandled, 1}, "rx_ecn_marked_pkts": {ECNMarked, 1}, "rx_roce_discards": {Discards, 1},
+
+	"cnpSent": {CNPSent, 1}, "cnpHandled": {CNPHandled, 1}, "RxECNMrkd": {ECNMarked, 1},
+
+	"tx_bytes": {TxBytes, 1}, "rx_bytes": {RxBytes, 1}, "tx_pkts": {TxPackets, 1}, "rx_pkts": {RxPackets, 1},
+	"retrans_pkts": {Retransmits, 1}, "rx_drops": {Discards, 1},
+}
+
+// CounterOf returns what a driver's counter stands for, and the factor of its unit.
+func CounterOf(name string) (Counter, uint64, bool) {
+	c, ok := counterNames[name]
+	return c.to, c.factor, ok
+}
+
+// CounterJob is what has to be known of a job to judge its counters.
+type CounterJob struct {
+	Hosts      []string
+	RDMAHosts  int  // hosts with a usable RDMA port
+	CouldRDMA  bool // its libraries can (MPI, UCX, NCCL; not Gloo)
+	WantsTCP   bool // the user asked for TCP
+	GlooOnly   bool
+	LogVerdict *bool // what the logs say of a fallback; nil nothing
+}
+
+// HostTraffic is what one host moved while the job ran.
+type HostTraffic struct {
+	Host        string        `json:"host"`
+	RDMABytes   *uint64       `json:"rdma_bytes"`   // sent and received; nil: the devices do not count bytes
+	RDMAPackets *uint64       `json:"rdma_packets"` // nil: no counters
+	TCPBytes    *uint64       `json:"tcp_bytes"`    // to and from hosts of the job; nil: the kernel does not tell
+	OtherTCP    *uint64       `json:"other_tcp_bytes"`
+	QueuePairs  *int          `json:"queue_pairs"`
+	Ports       []PortTraffic `json:"ports"`
+}
+
+// PortTraffic is what one port did while the job ran.
+type PortTraffic struct {
+	HCA      string             `json:"hca"`
+	Port     int                `json:"port"`
+	RateGbps float64            `json:"rate_gbps,omitempty"`
+	Delta    map[Counter]uint64 `json:"delta"`
+}
+
+// CounterVerdict is what the counters say.
+type CounterVerdict struct {
+	Fallback    *bool         `json:"fallback"` // nil: they cannot tell
+	Intentional bool          `json:"intentional"`
+	Cause       string        `json:"cause,omitempty"`
+	Text        string        `json:"text"`
+	Hosts       []HostTraffic `json:"hosts"`
+	Events      []Event       `json:"events"`
+}
+
+// What the judgement goes by.
+const (
+	// minTCPBytes is more than start-up, and too little to matter.
+	minTCPBytes = 1 << 20
+	// rdmaShare of the TCP bytes over RDMA means that RDMA is in use: what goes
+	// over TCP then is something else.
+	rdmaShare = 0.1
+	// packetBytes stands for a packet of a device that counts no bytes.
+	packetBytes = 1024
+)
+
+// Traffic compares the first and the last sample of one host. peers are the
+// addresses of the job's hosts.
+func Traffic(first, last Sample, peers map[string]bool) HostTraffic {
+	t := HostTraffic{Host: last.Host, Ports: []PortTraffic{}}
+	before := map[string]PortSample{}
+	for _, p := range first.Ports {
+		before[fmt.Sprintf("%s:%d", p.HCA, p.Port)] = p
+	}
+	for _, p := range last.Ports {
+		b := before[fmt.Sprintf("%s:%d", p.HCA, p.Port)]
+		delta := map[Counter]uint64{}
+		for c, v := range p.Counters {
+			// A device that came during the job counts from 0; one that was
+			// reset too.
+			if was := b.Counters[c]; was <= v {
+				delta[c] = v - was
+			} else {
+				delta[c] = v
+			}
+		}
+		t.Ports = append(t.Ports, PortTraffic{HCA: p.HCA, Port: p.Port, RateGbps: p.RateGbps, Delta: delta})
+		add(&t.RDMABytes, delta, TxBytes, RxBytes)
+		add(&t.RDMAPackets, delta, TxPackets, RxPackets)
+		if p.QueuePair != nil {
+			n := *p.QueuePair
+			if t.QueuePairs != nil {
+				n += *t.QueuePairs
+			}
+			t.QueuePairs = &n
+		}
+	}
+	if last.TCP != nil {
+		was := map[string]PeerBytes{}
+		for _, p := range first.TCP {
+			was[p.Peer] = p
+		}
+		own := map[string]bool{}
+		for _, a := range last.Addresses {
+			own[a] = true
+		}
+		var job, other uint64
+		for _, p := range last.TCP {
+			w := was[p.Peer]
+			n := sub(p.Tx, w.Tx) + sub(p.Rx, w.Rx)
+			switch {
+			case own[p.Peer]:
+			case peers[p.Peer]:
+				job += n
+			default:
+				other += n
+			}
+		}
+		t.TCPBytes, t.OtherTCP = &job, &other
+	}
+	return t
+}
+
+func sub(a, b uint64) uint64 {
+	if a < b {
+		return a
+	}
+	return a - b
+}
+
+func add(to **uint64, delta map[Counter]uint64, cs ...Counter) {
+	for _, c := range cs {
+		if v, ok := delta[c]; ok {
+			n := v
+			if *to != nil {
+				n += **to
+			}
+			*to = &n
+		}
+	}
+}
+
+// JudgeCounters says whether a job's data went over TCP although it could have
+// gone over RDMA. It accuses only where every exception is excluded: one host,
+// hosts without RDMA, a library that knows no RDMA, storage and other traffic,
+// too little data, RDMA in use.
+func JudgeCounters(job CounterJob, hosts []HostTraffic) CounterVerdict {
+	v := CounterVerdict{Hosts: hosts, Events: []Event{}}
+	if v.Hosts == nil {
+		v.Hosts = []HostTraffic{}
+	}
+	for _, h := range hosts {
+		v.Events = append(v.Events, portEvents(h)...)
+	}
+	yes, no := true, false
+	var tcp, rdma uint64
+	tcpKnown, rdmaKnown := len(hosts) > 0, len(hosts) > 0
+	noQueues := len(hosts) > 0 // every host tells, and no process of the job has a queue
+	for _, h := range hosts {
+		if h.TCPBytes == nil {
+			tcpKnown = false
+		} else {
+			tcp += *h.TCPBytes
+		}
+		switch {
+		case h.RDMABytes != nil:
+			rdma += *h.RDMABytes
+		case h.RDMAPackets != nil:
+			rdma += *h.RDMAPackets * packetBytes
+		default:
+			rdmaKnown = false
+		}
+		if h.QueuePairs == nil || *h.QueuePairs > 0 {
+			noQueues = false
+		}
+	}
+	note := func(text string) CounterVerdict {
+		v.Text = text
+		return v
+	}
+	switch {
+	case len(job.Hosts) < 2:
+		v.Fallback = &no
+		return note("The job ran on one host.")
+	case job.GlooOnly:
+		return note("The job talks by Gloo, which knows TCP only.")
+	case job.RDMAHosts < len(job.Hosts):
+		if job.RDMAHosts == 0 {
+			return note("No host of the job has a usable RDMA port.")
+		}
+		return note(fmt.Sprintf("Only %d of %d hosts have a usable RDMA port.", job.RDMAHosts, len(job.Hosts)))
+	case !tcpKnown:
+		return note("The kernel does not tell TCP bytes by peer, so counters cannot judge.")
+	case rdmaKnown && rdma > 0 && float64(rdma) >= rdmaShare*float64(tcp) && !noQueues:
+		v.Fallback = &no
+		return note(fmt.Sprintf("RDMA carried %s, TCP between the job's hosts %s.", Bytes(rdma), Bytes(tcp)))
+	case tcp < minTCPBytes:
+		return note(fmt.Sprintf("Too little data went between the job's hosts to judge (TCP %s).", Bytes(tcp)))
+	case !rdmaKnown && !noQueues:
+		return note(fmt.Sprintf("TCP carried %s between the job's hosts; the RDMA devices have no counters, so counters cannot judge.", Bytes(tcp)))
+	case !job.CouldRDMA && !job.WantsTCP:
+		return note(fmt.Sprintf("TCP carried %s between the job's hosts; nothing shows that the program can use RDMA.", Bytes(tcp)))
+	}
+	v.Fallback, v.Cause, v.Intentional = &yes, CauseCounter, job.WantsTCP
+	if noQueues {
+		rdma = 0
+	}
+	v.Text = fmt.Sprintf("%s went over TCP between the job's own hosts and %s over RDMA: the library did not take the RDMA devices (Open MPI: pml=ucx; UCX: UCX_NET_DEVICES; NCCL: see its log).", Bytes(tcp), nothingOr(rdma))
+	if job.WantsTCP {
+		v.Text = fmt.Sprintf("%s went over TCP between the job's own hosts, as was asked for.", Bytes(tcp))
+	}
+	sev := SeverityError
+	if v.Intentional {
+		sev = SeverityWarning
+	}
+	v.Events = append(v.Events, Event{ID: "fallback", Severity: sev, Cause: CauseCounter, Text: v.Text})
+	return v
+}
+
+func nothingOr(n uint64) string {
+	if n == 0 {
+		return "nothing"
+	}
+	return "only " + Bytes(n)
+}
+
+// Bytes writes a number of bytes for a person: "1.2 GB".
+func Bytes(n uint64) string {
+	f := float64(n)
+	for _, u := range []string{"B", "kB", "MB", "GB", "TB"} {
+		if f < 1000 || u == "TB" {
+			if u == "B" {
+				return fmt.Sprintf("%d B", n)
+			}
+			return fmt.Sprintf("%.1f %s", f, u)
+		}
+		f /= 1000
+	}
+	return ""
+}
+
+// portEvents tells what the ports of a host complain about.
+func portEvents(h HostTraffic) []Event {
+	var out []Event
+	warn := func(id, format string, args ...any) {
+		out = append(out, Event{ID: id, Severity: SeverityWarning, Host: h.Host, Text: fmt.Sprintf(format, args...)})
+	}
+	for _, p := range h.Ports {
+		name := fmt.Sprintf("%s:%d", p.HCA, p.Port)
+		packets := p.Delta[TxPackets] + p.Delta[RxPackets]
+		rate := func(n uint64) string {
+			if packets == 0 {
+				return ""
+			}
+			return fmt.Sprintf(", %.2g of its packets", float64(n)/float64(packets))
+		}
+		if n := p.Delta[LinkDowned]; n > 0 {
+			warn("link-flap", "%s lost its link %d times during the job: look at cable and transceiver.", name, n)
+		}
+		if n := p.Delta[RetryFailed]; n > 0 {
+			warn("retries-exceeded", "%s gave up on a peer %d times: the peer was gone or packets were lost.", name, n)
+		}
+		if n := p.Delta[OutOfSeq] + p.Delta[Retransmits] + p.Delta[Timeouts]; n > 0 && (packets == 0 || float64(n) > 1e-6*float64(packets)) {
+			warn("loss", "%s saw packets lost or out of order (%d out of sequence, %d sequence errors, %d time-outs%s): check PFC, ECN and buffers on the way.", name, p.Delta[OutOfSeq], p.Delta[Retransmits], p.Delta[Timeouts], rate(n))
+		}
+		if n := p.Delta[Discards]; n > 0 {
+			warn("discards", "%s discarded %d packets%s: the priority is not lossless, or the receiver is too slow.", name, n, rate(n))
+		}
+		if n := p.Delta[ECNMarked]; n > 0 && packets > 0 && float64(n) > 0.01*float64(packets) {
+			warn("congestion", "%s received %d packets marked for congestion%s.", name, n, rate(n))
+		}
+		if n := p.Delta[PauseRx]; n > 0 {
+			out = append(out, Event{ID: "pfc-pause", Severity: SeverityNote, Host: h.Host, Text: fmt.Sprintf("%s was paused %d times by the switch (PFC).", name, n)})
+		}
+	}
+	if ev, ok := balance(h); ok {
+		out = append(out, ev)
+	}
+	return out
+}
+
+// balance notices a rail that carries far less than the others of its host.
+func balance(h HostTraffic) (Event, bool) {
+	type rail struct {
+		name string
+		load float64 // bytes per Gb/s of its rate
+		n    uint64
+	}
+	var rails []rail
+	var total uint64
+	for _, p := range h.Ports {
+		_, tx := p.Delta[TxBytes]
+		_, rx := p.Delta[RxBytes]
+		if !tx && !rx {
+			continue
+		}
+		n := p.Delta[TxBytes] + p.Delta[RxBytes]
+		total += n
+		rate := p.RateGbps
+		if rate <= 0 {
+			rate = 1
+		}
+		rails = append(rails, rail{fmt.Sprintf("%s:%d", p.HCA, p.Port), float64(n) / rate, n})
+	}
+	// A management or storage NIC that carries nothing is no rail of the job.
+	rails = slices.DeleteFunc(rails, func(r rail) bool { return r.n < total/1000 })
+	if len(rails) < 2 || total < 1<<30 {
+		return Event{}, false
+	}
+	slices.SortFunc(rails, func(a, b rail) int { return cmp.Compare(a.load, b.load) })
+	low, mid := rails[0], rails[len(rails)/2]
+	if low.load*2 > mid.load {
+		return Event{}, false
+	}
+	return Event{ID: "rail-imbalance", Severity: SeverityWarning, Host: h.Host,
+		Text: fmt.Sprintf("%s carried %s, less than half of the other rails: check which ranks are near it and that all peers have that rail.", low.name, Bytes(low.n))}, true
+}
+
+// PeerSet joins the addresses of all hosts.
+func PeerSet(samples []Sample) map[string]bool {
+	out := map[string]bool{}
+	for _, s := range samples {
+		for _, a := range s.Addresses {
+			if !strings.HasPrefix(a, "127.") && a != "::1" {
+				out[a] = true
+			}
+		}
+	}
+	return out
+}
+
+// CounterNames lists the names of a port's delta in a fixed order.
+func CounterNames(delta map[Counter]uint64) []Counter { return slices.Sorted(maps.Keys(delta)) }
