@@ -38,7 +38,7 @@ func (a *app) planJob(ctx context.Context, o jobOptions, argv []string) (plan.Pl
 		return plan.Plan{}, err
 	}
 	cmd := plan.Parse(plan.Identify(argv, probed.version, probed.resolved), argv)
-	alloc, given, err := a.allocation(cmd, o)
+	alloc, given, err := a.jobHosts(cmd, o)
 	if err != nil {
 		return plan.Plan{}, err
 	}
@@ -57,10 +57,10 @@ func (a *app) self() string {
 	return path
 }
 
-// allocation says where the job runs, and whether the launcher has to be told.
+// jobHosts says where the job runs, and whether the launcher has to be told.
 // What was named to fabrun comes first, then the launcher's own options, then
 // what a resource manager says, then this machine.
-func (a *app) allocation(cmd plan.Command, o jobOptions) (alloc hosts.Allocation, given bool, err error) {
+func (a *app) jobHosts(cmd plan.Command, o jobOptions) (alloc hosts.Allocation, given bool, err error) {
 	switch {
 	case o.hosts != "" && o.hostfile != "":
 		return alloc, false, usageError(errors.New("--hosts and --hostfile exclude each other"), "")
@@ -72,7 +72,7 @@ func (a *app) allocation(cmd plan.Command, o jobOptions) (alloc hosts.Allocation
 		alloc.Source = "--hosts"
 		return alloc, true, nil
 	case o.hostfile != "":
-		alloc, err = readHostfile(o.hostfile, hostfileDialect(cmd.Launcher.Dialect))
+		alloc, err = readJobHosts(o.hostfile, hostfileDialect(cmd.Launcher.Dialect))
 		if err != nil {
 			return alloc, false, withHint(fmt.Errorf("--hostfile: %w", err), "")
 		}
@@ -81,7 +81,7 @@ func (a *app) allocation(cmd plan.Command, o jobOptions) (alloc hosts.Allocation
 	}
 	if src := cmd.HostSource(a.env); src != nil {
 		if src.File != "" {
-			alloc, err = readHostfile(src.File, hostfileDialect(cmd.Launcher.Dialect))
+			alloc, err = readJobHosts(src.File, hostfileDialect(cmd.Launcher.Dialect))
 		} else if src.List != "" {
 			alloc, err = hosts.ParseList(src.List)
 		}
@@ -93,7 +93,7 @@ func (a *app) allocation(cmd plan.Command, o jobOptions) (alloc hosts.Allocation
 		}
 		return alloc, false, nil
 	}
-	alloc, err = hosts.FromEnv(a.getenv, readBounded)
+	alloc, err = hosts.FromEnv(a.getenv, readInput)
 	if err != nil {
 		return alloc, false, withHint(fmt.Errorf("reading the allocation: %w", err), "give the hosts with --hosts")
 	}
@@ -120,7 +120,7 @@ func hostfileDialect(launcherDialect string) hosts.Dialect {
 // maxInput bounds every file that somebody else wrote.
 const maxInput = 16 << 20
 
-func readBounded(path string) ([]byte, error) {
+func readInput(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -133,8 +133,8 @@ func readBounded(path string) ([]byte, error) {
 	return text, err
 }
 
-func readHostfile(path string, d hosts.Dialect) (hosts.Allocation, error) {
-	text, err := readBounded(path)
+func readJobHosts(path string, d hosts.Dialect) (hosts.Allocation, error) {
+	text, err := readInput(path)
 	if err != nil {
 		return hosts.Allocation{}, err
 	}
