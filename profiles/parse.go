@@ -230,7 +230,7 @@ var (
 	pciForm    = regexp.MustCompile(`^[0-9a-f]{4}:[0-9a-f]{4}$`)
 	ifaceForm  = regexp.MustCompile(`^[^\s/:]{1,15}$`)
 	driverForm = regexp.MustCompile(`^[a-z0-9_]{1,32}$`)
-	slotsForm  = regexp.MustCompile(`^(cores|gpus|numa|channels:[1-9][0-9]?)$`)
+	slotsForm  = regexp.MustCompile(`^(cores|gpus|numa|node|channels:[1-9][0-9]?)$`)
 )
 
 func (c *checker) env(env map[string]rawEnv) {
@@ -324,7 +324,7 @@ func (d *doc) checkWorkload(r *rawWorkload) error {
 		c.fail("name", "%q: lower case letters, digits, dot, dash and underscore only", *r.Name)
 	}
 	if r.Slots != nil && !slotsForm.MatchString(*r.Slots) {
-		c.fail("slots", "%q is none of cores, gpus, numa, channels:N", *r.Slots)
+		c.fail("slots", "%q is none of cores, gpus, numa, node, channels:N", *r.Slots)
 	}
 	c.between("reserve_cores", r.ReserveCores, 0, 4096)
 	c.oneOf("binding", r.Binding, "numa", "core", "none")

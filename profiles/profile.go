@@ -84,7 +84,7 @@ type Workload struct {
 	Name         string
 	About        string
 	Source       string
-	Slots        string // "cores", "gpus", "numa", "channels:3"; "" not said
+	Slots        string // "cores", "gpus", "numa", "node" (one), "channels:3"; "" not said
 	ReserveCores int
 	Binding      string // "numa", "core", "none"; "" not said
 	MPIOptions   []string
