@@ -61,6 +61,7 @@ var homes = map[string]string{
 	"golang.org/x/crypto":              "launcher/remote",
 	"github.com/kevinburke/ssh_config": "launcher/remote",
 	"mvdan.cc/sh/v3":                   "envgen/lint",
+	"go.yaml.in/yaml":                  "launcher/hosts",
 }
 
 type listedPackage struct {

@@ -60,6 +60,7 @@ func (a *app) verbs() []*cobra.Command {
 		newRunCmd(a),
 		newPlanCmd(a),
 		newWatchCmd(a),
+		newHostsCmd(a),
 		newVersionCmd(a),
 	}
 }

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"fabrun/launcher/hosts"
+	"fabrun/launcher/report"
+	"fabrun/topology/finding"
+)
+
+type hostsOptions struct {
+	list     string
+	hosts    string
+	hostfile string
+	dialect  string
+	format   string
+	fold     bool
+	topology string
+}
+
+// hostsFormats is what --format takes: the dialects that can be written, and JSON.
+func hostsFormats() []string {
+	names := make([]string, 0, len(hosts.Dialects)+1)
+	for _, d := range hosts.Dialects {
+		names = append(names, string(d))
+	}
+	return append(names, "json")
+}
+
+func newHostsCmd(a *app) *cobra.Command {
+	var opts hostsOptions
+	c := &cobra.Command{
+		Use:   "hosts",
+		Short: "Say where the job's hosts come from, and write a hostfile",
+		Long: `Say which hosts the job has and who said so: --hosts or --hostfile, else the
+resource manager's environment (Slurm, PBS, OAR, Cobalt, LSF, SGE, the Kubeflow
+operators, Flux, AWS Batch), else this machine. Inside an allocation --hosts and
+--hostfile select from it.
+
+With --format the same hosts as a hostfile: the MPIs have no common syntax.
+--list only expands an expression (that of standard input for -), and --fold
+writes the hosts as one node list.
+
+A list is a Slurm node list (node[01-12,20], r[1-2]n[0-3]), in which an item may
+end in :SLOTS, and which may hold addresses (10.1.4.[1-12], [fd00::1]:8).
+A host named twice has a slot per mention. user@host is not taken.
+
+Exit status: 0; 1 when the hosts cannot be read, or a finding is an error; 2 for
+a wrong call.`,
+		Example: `  fabrun hosts
+  fabrun hosts --hosts 'node[01-12]:8' --format openmpi > machines
+  fabrun hosts --list 'gpu[001-128]' --format plain
+  sort machines | fabrun hosts --list - --fold`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return runHosts(a, opts) },
+	}
+	f := c.Flags()
+	f.StringVar(&opts.list, "list", "", "expand this `expression`, - for standard input; the environment is not looked at")
+	f.StringVar(&opts.hosts, "hosts", "", "the job's hosts: a `list` like 'node[01-12]' or 'a:8,b:8'")
+	f.StringVar(&opts.hostfile, "hostfile", "", "read the job's hosts from this `file`, in the syntax of any MPI")
+	f.StringVar(&opts.dialect, "dialect", "", "read --hostfile as this `tool` would, with all it refuses: "+strings.Join(hostsFormats()[:len(hosts.Dialects)], ", "))
+	f.StringVar(&opts.format, "format", "", "write a hostfile of this `form`: "+strings.Join(hostsFormats(), ", "))
+	f.BoolVar(&opts.fold, "fold", false, "write the hosts as one node list")
+	f.StringVar(&opts.topology, "topology", "", "order the hosts by switch or block as this `file` says (topology.conf, topology.yaml, topograph)")
+	return c
+}
+
+func runHosts(a *app, opts hostsOptions) error {
+	if opts.format != "" && !slices.Contains(hostsFormats(), opts.format) {
+		return usageError(fmt.Errorf("unknown --format %q", opts.format), "one of "+strings.Join(hostsFormats(), ", "))
+	}
+	alloc, err := a.hostsOf(opts)
+	if err != nil {
+		return err
+	}
+	if opts.topology != "" {
+		if alloc, err = orderByTopology(alloc, opts.topology); err != nil {
+			return err
+		}
+	}
+	d := hosts.Dialect(opts.format)
+	if opts.format != "" && opts.format != "json" {
+		alloc.Findings = append(alloc.Findings, hosts.Check(alloc, d)...)
+	}
+	switch {
+	case a.json || opts.format == "json":
+		err = report.HostsJSON(a.stdout, alloc)
+	case opts.fold:
+		_, err = fmt.Fprintln(a.stdout, hosts.Compress(alloc.Names()))
+	case opts.format != "":
+		var text string
+		if text, err = hosts.Format(alloc, d); err == nil {
+			_, err = io.WriteString(a.stdout, text)
+		}
+		for _, f := range alloc.Findings {
+			fmt.Fprintf(a.stderr, "fabrun: %s: %s: %s\n        %s\n", f.Severity, f.Host, f.Seen, f.Hint)
+		}
+	default:
+		err = report.Hosts(a.stdout, alloc)
+	}
+	if err != nil {
+		return fmt.Errorf("write hosts: %w", err)
+	}
+	if worst, ok := finding.Worst(alloc.Findings); ok && worst == finding.Error {
+		return errFindings
+	}
+	return nil
+}
+
+// hostsOf finds the hosts that the flags ask for.
+func (a *app) hostsOf(opts hostsOptions) (hosts.Allocation, error) {
+	named := 0
+	for _, s := range []string{opts.list, opts.hosts, opts.hostfile} {
+		if s != "" {
+			named++
+		}
+	}
+	switch {
+	case named > 1:
+		return hosts.Allocation{}, usageError(errors.New("more than one of --list, --hosts and --hostfile"), "give one of them")
+	case opts.dialect != "" && opts.hostfile == "":
+		return hosts.Allocation{}, usageError(errors.New("--dialect says how to read --hostfile, which is not given"), "")
+	case opts.dialect != "" && !slices.Contains(hosts.Dialects, hosts.Dialect(opts.dialect)):
+		return hosts.Allocation{}, usageError(fmt.Errorf("unknown --dialect %q", opts.dialect), "one of "+strings.Join(hostsFormats()[:len(hosts.Dialects)], ", "))
+	case opts.list != "":
+		text := opts.list
+		if text == "-" {
+			in, err := io.ReadAll(io.LimitReader(a.stdin, maxHostfile))
+			if err != nil {
+				return hosts.Allocation{}, fmt.Errorf("read standard input: %w", err)
+			}
+			text = string(in)
+		}
+		alloc, err := hosts.ParseList(text)
+		if err != nil {
+			return alloc, usageError(err, "")
+		}
+		alloc.Source = "--list"
+		return alloc, nil
+	case opts.dialect != "":
+		return readHostfile(opts.hostfile, hosts.Dialect(opts.dialect))
+	}
+	return a.allocation(opts.hosts, opts.hostfile)
+}
+
+// orderByTopology puts hosts that share a switch or a block next to each other.
+func orderByTopology(alloc hosts.Allocation, path string) (hosts.Allocation, error) {
+	text, err := readBounded(path)
+	if err != nil {
+		return alloc, fmt.Errorf("read topology: %w", err)
+	}
+	t, err := hosts.ParseTopology(text)
+	if err != nil {
+		return alloc, fmt.Errorf("topology %q: %w", path, err)
+	}
+	return hosts.Order(alloc, t), nil
+}
