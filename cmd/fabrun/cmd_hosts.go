@@ -105,7 +105,7 @@ func runHosts(a *app, opts hostsOptions) error {
 		err = report.Hosts(a.stdout, alloc)
 	}
 	if err != nil {
-		return fmt.Errorf("write hosts: %w", err)
+		return withHint(fmt.Errorf("write hosts: %w", err), "")
 	}
 	if worst, ok := finding.Worst(alloc.Findings); ok && worst == finding.Error {
 		return errFindings
@@ -131,9 +131,9 @@ func (a *app) hostsOf(opts hostsOptions) (hosts.Allocation, error) {
 	case opts.list != "":
 		text := opts.list
 		if text == "-" {
-			in, err := io.ReadAll(io.LimitReader(a.stdin, maxHostfile))
+			in, err := io.ReadAll(io.LimitReader(a.stdin, maxInput))
 			if err != nil {
-				return hosts.Allocation{}, fmt.Errorf("read standard input: %w", err)
+				return hosts.Allocation{}, withHint(fmt.Errorf("read standard input: %w", err), "")
 			}
 			text = string(in)
 		}
@@ -144,20 +144,25 @@ func (a *app) hostsOf(opts hostsOptions) (hosts.Allocation, error) {
 		alloc.Source = "--list"
 		return alloc, nil
 	case opts.dialect != "":
-		return readHostfile(opts.hostfile, hosts.Dialect(opts.dialect))
+		alloc, err := readJobHosts(opts.hostfile, hosts.Dialect(opts.dialect))
+		if err != nil {
+			return alloc, withHint(fmt.Errorf("--hostfile: %w", err), "")
+		}
+		alloc.Source = "--hostfile " + opts.hostfile
+		return alloc, nil
 	}
 	return a.allocation(opts.hosts, opts.hostfile)
 }
 
 // orderByTopology puts hosts that share a switch or a block next to each other.
 func orderByTopology(alloc hosts.Allocation, path string) (hosts.Allocation, error) {
-	text, err := readBounded(path)
+	text, err := readInput(path)
 	if err != nil {
-		return alloc, fmt.Errorf("read topology: %w", err)
+		return alloc, withHint(fmt.Errorf("read topology: %w", err), "")
 	}
 	t, err := hosts.ParseTopology(text)
 	if err != nil {
-		return alloc, fmt.Errorf("topology %q: %w", path, err)
+		return alloc, withHint(fmt.Errorf("topology %q: %w", path, err), "")
 	}
 	return hosts.Order(alloc, t), nil
 }

@@ -61,23 +61,9 @@ func (a *app) self() string {
 // What was named to fabrun comes first, then the launcher's own options, then
 // what a resource manager says, then this machine.
 func (a *app) jobHosts(cmd plan.Command, o jobOptions) (alloc hosts.Allocation, given bool, err error) {
-	switch {
-	case o.hosts != "" && o.hostfile != "":
-		return alloc, false, usageError(errors.New("--hosts and --hostfile exclude each other"), "")
-	case o.hosts != "":
-		alloc, err = hosts.ParseList(o.hosts)
-		if err != nil {
-			return alloc, false, usageError(fmt.Errorf("--hosts: %w", err), "--hosts 'node[01-12]' or --hosts n1:8,n2:8")
-		}
-		alloc.Source = "--hosts"
-		return alloc, true, nil
-	case o.hostfile != "":
-		alloc, err = readJobHosts(o.hostfile, hostfileDialect(cmd.Launcher.Dialect))
-		if err != nil {
-			return alloc, false, withHint(fmt.Errorf("--hostfile: %w", err), "")
-		}
-		alloc.Source = "--hostfile " + o.hostfile
-		return alloc, true, nil
+	if o.hosts != "" || o.hostfile != "" {
+		alloc, err = a.allocation(o.hosts, o.hostfile)
+		return alloc, err == nil, err
 	}
 	if src := cmd.HostSource(a.env); src != nil {
 		if src.File != "" {
@@ -93,18 +79,8 @@ func (a *app) jobHosts(cmd plan.Command, o jobOptions) (alloc hosts.Allocation, 
 		}
 		return alloc, false, nil
 	}
-	alloc, err = hosts.FromEnv(a.getenv, readInput)
-	if err != nil {
-		return alloc, false, withHint(fmt.Errorf("reading the allocation: %w", err), "give the hosts with --hosts")
-	}
-	if len(alloc.Hosts) > 0 || alloc.Source != "" {
-		return alloc, false, nil
-	}
-	name, err := os.Hostname()
-	if err != nil {
-		name = "localhost"
-	}
-	return hosts.Allocation{Source: "localhost", Hosts: []hosts.Host{{Name: name}}}, false, nil
+	alloc, err = a.allocation("", "")
+	return alloc, false, err
 }
 
 func hostfileDialect(launcherDialect string) hosts.Dialect {
@@ -140,7 +116,7 @@ func readJobHosts(path string, d hosts.Dialect) (hosts.Allocation, error) {
 	}
 	alloc, err := hosts.ParseHostfile(text, d)
 	if err != nil {
-		return alloc, fmt.Errorf("%s: %w", path, err)
+		return alloc, fmt.Errorf("read %q: %w", path, err)
 	}
 	return alloc, nil
 }
