@@ -270,7 +270,7 @@ func noteLines(h *topology.Host, path string, bad []string) {
 }
 
 // Reason is how an unreadable entry names why: the symbolic name of a system
-// error ("EACCES"), else the innermost error's text.
+// error ("EACCES"), else the error's text on one line.
 func Reason(err error) string {
 	var errno syscall.Errno
 	if errors.As(err, &errno) {
@@ -279,13 +279,12 @@ func Reason(err error) string {
 		}
 		return "errno " + strconv.Itoa(int(errno))
 	}
-	for {
-		inner := errors.Unwrap(err)
-		if inner == nil {
-			return strings.Join(strings.Fields(err.Error()), " ")
-		}
-		err = inner
+	// The operation and the path are known to whoever reads the entry.
+	var pathErr *fs.PathError
+	for errors.As(err, &pathErr) && pathErr.Err != nil {
+		err, pathErr = pathErr.Err, nil
 	}
+	return strings.Join(strings.Fields(err.Error()), " ")
 }
 
 var errnoNames = map[syscall.Errno]string{

@@ -1,0 +1,346 @@
+package live
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"fabrun/topology/discover"
+)
+
+func cleanPath(p string) string { return path.Clean(p) }
+
+func fsStat(fsys fs.FS, name string) (fs.FileInfo, error) {
+	if !fs.ValidPath(name) {
+		return nil, fs.ErrInvalid
+	}
+	return fs.Stat(fsys, name)
+}
+
+// rdmaNetns: the kernel's ib_core parameter, which "rdma system set netns"
+// changes too. Reading it loads no module, as asking over netlink could.
+func (m *machine) rdmaNetns() ([]byte, error) {
+	switch m.read("sys/module/ib_core/parameters/netns_mode") {
+	case "Y", "1":
+		return []byte("shared\n"), nil
+	case "N", "0":
+		return []byte("exclusive\n"), nil
+	}
+	return nil, nil
+}
+
+// devices lists the device nodes an RDMA or GPU job needs. Those that libibverbs
+// and librdmacm open are opened, since a container's device list and the RDMA
+// namespace say no only then; GPU nodes are not touched: opening one can wake
+// the device for seconds.
+func (m *machine) devices() ([]byte, error) {
+	var b strings.Builder
+	for _, n := range m.names("dev/infiniband") {
+		if strings.HasPrefix(n, "by-") { // directories of links
+			continue
+		}
+		state := "-"
+		if strings.HasPrefix(n, "uverbs") || n == "rdma_cm" {
+			state = openable(m.osPath("dev/infiniband/" + n))
+		}
+		fmt.Fprintf(&b, "dev/infiniband/%s %s\n", n, state)
+	}
+	for _, n := range m.names("dev") {
+		digits := strings.TrimLeft(n, "abcdefghijklmnopqrstuvwxyz_-")
+		_, err := strconv.Atoi(digits)
+		numbered := err == nil && slices.Contains([]string{"nvidia", "hfi1_", "ipath", "cxi"}, strings.TrimSuffix(n, digits))
+		if numbered || slices.Contains([]string{"nvidiactl", "nvidia-uvm", "gdrdrv", "kfd", "knem", "xpmem"}, n) {
+			fmt.Fprintf(&b, "dev/%s -\n", n)
+		}
+	}
+	for _, n := range m.names("dev/dri") {
+		if strings.HasPrefix(n, "renderD") {
+			fmt.Fprintf(&b, "dev/dri/%s -\n", n)
+		}
+	}
+	return []byte(b.String()), nil
+}
+
+func openable(path string) string {
+	f, err := os.OpenFile(path, os.O_RDWR|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return discover.Reason(err)
+	}
+	//nolint:errcheck // nothing was written
+	_ = f.Close()
+	return "rw"
+}
+
+// container looks for the marks that container runtimes leave, the most
+// particular first: Apptainer inside a pod is Apptainer.
+func (m *machine) container() ([]byte, error) {
+	say := func(kind, why string) ([]byte, error) { return []byte(kind + " " + why + "\n"), nil }
+	for _, v := range []string{"APPTAINER_CONTAINER", "SINGULARITY_CONTAINER", "APPTAINER_NAME", "SINGULARITY_NAME"} {
+		if m.getenv(v) != "" {
+			return say("apptainer", v+" is set")
+		}
+	}
+	if m.exists(".singularity.d") {
+		return say("apptainer", "/.singularity.d is there")
+	}
+	mounts := m.read("proc/self/mountinfo")
+	rootMount := ""
+	for line := range strings.Lines(mounts) {
+		// "… parent major:minor root mountpoint options … - type source superoptions"
+		if w := strings.Fields(line); len(w) > 4 && w[4] == "/" {
+			rootMount = line
+		}
+	}
+	if strings.Contains(rootMount, "/enroot") || m.getenv("ENROOT_ROOTFS") != "" {
+		return say("enroot", "the root file system is enroot's")
+	}
+	if m.getenv("CH_RUNNING") != "" {
+		return say("charliecloud", "CH_RUNNING is set")
+	}
+	if m.getenv("KUBERNETES_SERVICE_HOST") != "" || m.exists("var/run/secrets/kubernetes.io") || m.exists("run/secrets/kubernetes.io") {
+		return say("kubernetes", "a service account or KUBERNETES_SERVICE_HOST is there")
+	}
+	if m.exists(".dockerenv") {
+		return say("docker", "/.dockerenv is there")
+	}
+	if m.exists("run/.containerenv") {
+		return say("podman", "/run/.containerenv is there")
+	}
+	switch v := m.getenv("container"); v {
+	case "":
+	case "lxc", "podman", "docker", "systemd-nspawn", "oci":
+		return say(v, "container="+v+" is set")
+	default:
+		return say("unknown", "container is set")
+	}
+	switch {
+	case strings.Contains(rootMount, "/docker/"):
+		return say("docker", "the root file system is docker's")
+	case strings.Contains(rootMount, "/containers/storage/"):
+		return say("podman", "the root file system is podman's")
+	case strings.Contains(rootMount, "io.containerd"):
+		return say("unknown", "the root file system is containerd's")
+	case strings.Contains(rootMount, " - overlay "):
+		return say("unknown", "the root file system is an overlay")
+	}
+	return []byte{}, nil
+}
+
+// modulesWanted are the kernel modules that decide something here.
+var modulesWanted = []string{
+	"8021q", "amdgpu", "bnxt_en", "bnxt_re", "bonding", "cxgb4", "cxi_core", "cxi_ss1", "cxi_user", "efa", "erdma", "gdrdrv", "hfi1", "hinic3", "hiroce3",
+	"hns_roce_hw_v2", "i40iw", "ib_cm", "ib_core", "ib_ipoib", "ib_peer_mem", "ib_umad", "ib_uverbs", "ice", "ionic", "ionic_rdma", "irdma", "iw_cm",
+	"iw_cxgb4", "knem", "mana_ib", "mlx4_core", "mlx4_ib", "mlx5_core", "mlx5_ib", "mlx_compat", "nv_peer_mem", "nvidia", "nvidia_fs", "nvidia_peermem",
+	"nvidia_uvm", "ocrdma", "qedr", "qib", "rdma_cm", "rdma_rxe", "rdma_ucm", "siw", "usnic_verbs", "vmw_pvrdma", "xpmem",
+}
+
+func (m *machine) modules() ([]byte, error) {
+	there := m.names("sys/module")
+	if there == nil {
+		return nil, nil
+	}
+	var b strings.Builder
+	for _, name := range modulesWanted {
+		if _, ok := slices.BinarySearch(there, name); !ok {
+			continue
+		}
+		version := oneLine(m.read("sys/module/" + name + "/version"))
+		if version == "" {
+			version = "-"
+		}
+		fmt.Fprintf(&b, "%s %s\n", name, version)
+	}
+	return []byte(b.String()), nil
+}
+
+// iommuWords are the words of the kernel's command line about DMA translation.
+func iommuWords(cmdline string) string {
+	var words []string
+	for _, w := range strings.Fields(cmdline) {
+		if strings.Contains(w, "iommu") || strings.HasPrefix(w, "pci=") || strings.HasPrefix(w, "pcie_acs_override") {
+			words = append(words, w)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+func (m *machine) iommu() ([]byte, error) {
+	var b strings.Builder
+	groups := m.names("sys/kernel/iommu_groups")
+	if groups == nil && !m.exists("sys/kernel") {
+		return nil, nil
+	}
+	fmt.Fprintf(&b, "groups %d\n", len(groups))
+	words := iommuWords(m.read("proc/cmdline"))
+	if len(groups) > 0 {
+		if pt := m.passthrough(words); pt != "" {
+			fmt.Fprintf(&b, "passthrough %s\n", pt)
+		}
+	}
+	if words != "" {
+		fmt.Fprintf(&b, "cmdline %s\n", words)
+	}
+	if m.opts.ACS {
+		for _, addr := range m.acsRedirects() {
+			fmt.Fprintf(&b, "acs %s\n", addr)
+		}
+	}
+	return []byte(b.String()), nil
+}
+
+// passthrough: the type of the groups the HCAs are in ("identity" translates
+// nothing); without HCAs, what the command line asks for.
+func (m *machine) passthrough(words string) string {
+	translated := false
+	seen := false
+	for _, hca := range m.names("sys/class/infiniband") {
+		switch t := m.read("sys/class/infiniband/" + hca + "/device/iommu_group/type"); {
+		case t == "identity":
+			seen = true
+		case t != "":
+			seen, translated = true, true
+		}
+	}
+	if seen {
+		return yesNo(!translated)
+	}
+	for _, w := range strings.Fields(words) {
+		if w == "iommu=pt" || w == "iommu.passthrough=1" {
+			return "yes"
+		}
+	}
+	return ""
+}
+
+func yesNo(v bool) string {
+	if v {
+		return "yes"
+	}
+	return "no"
+}
+
+// acsRedirects are the PCI bridges whose ACS control sends peer traffic up to
+// the root. Only root may read past the first 64 bytes of configuration space.
+func (m *machine) acsRedirects() []string {
+	var out []string
+	for _, addr := range m.names("sys/bus/pci/devices") {
+		dir := "sys/bus/pci/devices/" + addr
+		if !strings.HasPrefix(m.read(dir+"/class"), "0x0604") {
+			continue
+		}
+		config, err := readBounded(m.root, dir+"/config", 4096)
+		if err == nil && acsRedirect(config) {
+			out = append(out, addr)
+		}
+	}
+	return out
+}
+
+// acsRedirect walks the extended capabilities for ACS (ID 0x000d): its control
+// register has P2P request redirect in bit 2 and completion redirect in bit 3
+// (PCI Express Base Specification, Access Control Services).
+func acsRedirect(config []byte) bool {
+	const first, acsID, controlAt, redirect = 0x100, 0x000d, 6, 1<<2 | 1<<3
+	for at, n := first, 0; at >= first && at+8 <= len(config) && n < 64; n++ {
+		head := binary.LittleEndian.Uint32(config[at:])
+		if head&0xffff == acsID {
+			return binary.LittleEndian.Uint16(config[at+controlAt:])&redirect != 0
+		}
+		at = int(head>>20) &^ 3
+	}
+	return false
+}
+
+// kernelAtLeast compares the running kernel's version.
+func kernelAtLeast(release string, major, minor int) (bool, bool) {
+	a, rest, ok := strings.Cut(release, ".")
+	b, _, _ := strings.Cut(rest, ".")
+	b = strings.TrimRight(b, "-abcdefghijklmnopqrstuvwxyz+")
+	x, err1 := strconv.Atoi(a)
+	y, err2 := strconv.Atoi(b)
+	if !ok || err1 != nil || err2 != nil {
+		return false, false
+	}
+	return x > major || x == major && y >= minor, true
+}
+
+// peerMemory: what would let a NIC read GPU memory. The peermem module, or
+// DMA-BUF: Linux 5.12 and NVIDIA's open kernel modules (NCCL's user guide,
+// GPU Direct RDMA). A kernel with back ports may do more than its number says,
+// so an old number is unknown and not no.
+func (m *machine) peerMemory() ([]byte, error) {
+	var b strings.Builder
+	evidence := ""
+	for _, p := range []string{"sys/module/nvidia_peermem", "sys/module/nv_peer_mem", "sys/kernel/mm/memory_peers/nv_mem", "sys/kernel/mm/memory_peers/nvidia-peermem"} {
+		if m.exists(p) {
+			evidence = "/" + p
+			break
+		}
+	}
+	nvidia := m.exists("sys/module/nvidia") || m.exists("proc/driver/nvidia/version")
+	if evidence != "" {
+		fmt.Fprintf(&b, "nvidia-peermem yes %s\n", evidence)
+	} else if m.exists("sys/module") {
+		b.WriteString("nvidia-peermem no\n")
+	}
+	open := false
+	if v := m.read("proc/driver/nvidia/version"); v != "" {
+		open = strings.Contains(v, "Open Kernel Module")
+		fmt.Fprintf(&b, "open-module %s\n", yesNo(open))
+	} else if lic := m.read("sys/module/nvidia/license"); lic != "" {
+		open = strings.Contains(lic, "GPL")
+		fmt.Fprintf(&b, "open-module %s\n", yesNo(open))
+	}
+	if nvidia {
+		recent, known := kernelAtLeast(m.read("proc/sys/kernel/osrelease"), 5, 12)
+		switch {
+		case !open:
+			b.WriteString("dma-buf no\n")
+		case known && recent:
+			b.WriteString("dma-buf yes\n")
+		}
+	}
+	fmt.Fprintf(&b, "gdrcopy %s\nkfd %s\n", yesNo(m.exists("dev/gdrdrv")), yesNo(m.exists("dev/kfd")))
+	return []byte(b.String()), nil
+}
+
+// maxCounters bounds how many counters one port may show.
+const maxCounters = 512
+
+// counters reads the counters of every port, with the time of the first read.
+func (m *machine) counters() ([]byte, error) {
+	hcas := m.names("sys/class/infiniband")
+	if len(hcas) == 0 {
+		return nil, nil
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "time %s\n", time.Now().UTC().Format(time.RFC3339Nano))
+	for _, hca := range hcas {
+		base := "sys/class/infiniband/" + hca
+		for _, port := range m.names(base + "/ports") {
+			for _, kind := range []string{"counters", "hw_counters"} {
+				m.counterDir(&b, hca+":"+port, base+"/ports/"+port+"/"+kind)
+			}
+		}
+		m.counterDir(&b, hca, base+"/hw_counters")
+	}
+	return []byte(b.String()), nil
+}
+
+func (m *machine) counterDir(b *strings.Builder, device, dir string) {
+	for i, name := range m.names(dir) {
+		if name == "lifespan" || i >= maxCounters { // the refresh interval, not a counter
+			continue
+		}
+		if v, err := strconv.ParseInt(m.read(dir+"/"+name), 10, 64); err == nil {
+			fmt.Fprintf(b, "%s %s %d\n", device, name, v)
+		}
+	}
+}

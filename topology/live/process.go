@@ -1,0 +1,207 @@
+package live
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// limits is what setrlimit, the cgroup and /dev/shm allow this process.
+func (m *machine) limits() ([]byte, error) {
+	var b strings.Builder
+	const rlimitMemlock = 8 // RLIMIT_MEMLOCK on every Linux but MIPS and SPARC; package syscall has no name for it
+	var memlock, nofile syscall.Rlimit
+	if err := syscall.Getrlimit(rlimitMemlock, &memlock); err == nil {
+		fmt.Fprintf(&b, "memlock %s %s\n", limitText(memlock.Cur), limitText(memlock.Max))
+	}
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &nofile); err == nil {
+		// A Go program raises its own soft limit at start and gives children the
+		// old one back; the parent's is the one a job would get.
+		soft := limitText(nofile.Cur)
+		if s := softNofile(m.read(fmt.Sprintf("proc/%d/limits", os.Getppid()))); s != "" {
+			soft = s
+		}
+		fmt.Fprintf(&b, "nofile %s %s\n", soft, limitText(nofile.Max))
+	}
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(m.osPath("dev/shm"), &st); err == nil && st.Bsize > 0 {
+		size, free := st.Blocks*uint64(st.Bsize), st.Bavail*uint64(st.Bsize)
+		if size <= math.MaxInt64 {
+			fmt.Fprintf(&b, "shm %d %d\n", size, free)
+		}
+	}
+	if s := m.pidsMax(); s != "" {
+		fmt.Fprintf(&b, "pids-max %s\n", s)
+	}
+	return []byte(b.String()), nil
+}
+
+func limitText(v uint64) string {
+	if v == math.MaxUint64 {
+		return "unlimited"
+	}
+	return strconv.FormatUint(v, 10)
+}
+
+// softNofile takes the soft limit of open files out of a /proc/<pid>/limits.
+func softNofile(text string) string {
+	for line := range strings.Lines(text) {
+		if rest, ok := strings.CutPrefix(line, "Max open files"); ok {
+			if w := strings.Fields(rest); len(w) > 0 {
+				if _, err := strconv.ParseUint(w[0], 10, 64); err == nil || w[0] == "unlimited" {
+					return w[0]
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// pidsMax is the cgroup's limit of processes, of version 2 or 1.
+func (m *machine) pidsMax() string {
+	for line := range strings.Lines(m.read("proc/self/cgroup")) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) != 3 || strings.Contains(parts[2], "..") {
+			continue
+		}
+		dir := "sys/fs/cgroup"
+		switch {
+		case parts[0] == "0" && parts[1] == "":
+		case slices.Contains(strings.Split(parts[1], ","), "pids"):
+			dir += "/pids"
+		default:
+			continue
+		}
+		for _, p := range []string{dir + parts[2] + "/pids.max", dir + "/pids.max"} {
+			if s := m.read(strings.ReplaceAll(p, "//", "/")); s != "" {
+				return s
+			}
+		}
+	}
+	return ""
+}
+
+// affinity is the list of CPUs this process may use.
+func (m *machine) affinity() ([]byte, error) {
+	for line := range strings.Lines(m.read("proc/self/status")) {
+		if s, ok := strings.CutPrefix(line, "Cpus_allowed_list:"); ok {
+			return []byte(strings.TrimSpace(s) + "\n"), nil
+		}
+	}
+	return nil, nil
+}
+
+// Names of the environment that a snapshot carries: what libraries and
+// launchers of an RDMA job read, and the shape of a Slurm job.
+var (
+	envPrefixes = []string{
+		"NCCL_", "RCCL_", "UCX_", "OMPI_", "PRTE_", "PMIX_", "I_MPI_", "MPIR_CVAR_", "MPICH_", "HYDRA_", "MV2_", "MVP_",
+		"NVSHMEM_", "FI_", "GLOO_", "PSM2_", "PSM3_", "SHARP_", "HCOLL_", "MLX5_", "RDMAV_", "IBV_",
+	}
+	envNames = []string{
+		"TP_SOCKET_IFNAME", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
+		"GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK", "OMP_NUM_THREADS",
+		"SLURM_NNODES", "SLURM_JOB_NUM_NODES", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NTASKS_PER_NODE", "SLURM_TASKS_PER_NODE",
+		"SLURM_CPUS_PER_TASK", "SLURM_CPUS_ON_NODE", "SLURM_JOB_CPUS_PER_NODE", "SLURM_GPUS", "SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE",
+		"SLURM_GPUS_PER_TASK", "SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURM_STEP_NODELIST", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS",
+		"SLURM_DISTRIBUTION", "SLURM_CPU_BIND", "SLURM_MPI_TYPE",
+	}
+	// A variable with one of these words in its name stays out of the snapshot.
+	envSecrets = []string{"KEY", "KEYS", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS", "AUTH", "COOKIE", "URI", "CERT"}
+)
+
+// maxEnvValue bounds one value; a longer one is no setting that a person wrote.
+const maxEnvValue = 4096
+
+func envAllowed(name string) bool {
+	if !slices.Contains(envNames, name) && !slices.ContainsFunc(envPrefixes, func(p string) bool { return strings.HasPrefix(name, p) }) {
+		return false
+	}
+	return !slices.ContainsFunc(strings.Split(strings.ToUpper(name), "_"), func(w string) bool { return slices.Contains(envSecrets, strings.TrimRight(w, "0123456789")) })
+}
+
+func (m *machine) env() ([]byte, error) {
+	last := map[string]string{}
+	var names []string
+	for _, kv := range m.opts.Env {
+		name, value, ok := strings.Cut(kv, "=")
+		if !ok || strings.ContainsAny(name, " \t\r\n") || !envAllowed(name) || len(value) > maxEnvValue {
+			continue
+		}
+		if _, seen := last[name]; !seen {
+			names = append(names, name)
+		}
+		last[name] = value
+	}
+	slices.Sort(names)
+	var b strings.Builder
+	for _, name := range names {
+		value := last[name]
+		if strings.HasPrefix(value, `"`) || strings.TrimRight(value, " \t") != value || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r == 0x7f || r == 0xfffd }) {
+			value = strconv.Quote(value)
+		}
+		fmt.Fprintf(&b, "%s=%s\n", name, value)
+	}
+	return []byte(b.String()), nil
+}
+
+type configFile struct{ kind, path string }
+
+// configFiles are the files that NCCL, UCX, Open MPI, PRRTE and PMIx read by
+// themselves and that are there, by kind. NCCL reads $NCCL_CONF_FILE in place
+// of ~/.nccl.conf, and /etc/nccl.conf always (NCCL src/misc/param.cc); UCX
+// reads its prefix's, $HOME, $UCX_CONFIG_DIR and the working directory (UCX
+// src/ucs/config/parser.c).
+func (m *machine) configFiles() []configFile {
+	home := m.getenv("HOME")
+	in := func(dir, name string) string {
+		if dir == "" {
+			return ""
+		}
+		return strings.TrimRight(dir, "/") + "/" + name
+	}
+	ncclUser := m.getenv("NCCL_CONF_FILE")
+	if ncclUser == "" {
+		ncclUser = in(home, ".nccl.conf")
+	}
+	candidates := []configFile{
+		{"nccl", "/etc/nccl.conf"},
+		{"nccl", ncclUser},
+		{"ucx", "/etc/ucx/ucx.conf"},
+		{"ucx", "/usr/local/etc/ucx/ucx.conf"},
+		{"ucx", "/opt/ucx/etc/ucx/ucx.conf"},
+		{"ucx", in(home, "ucx.conf")},
+		{"ucx", in(m.getenv("UCX_CONFIG_DIR"), "ucx.conf")},
+		{"ucx", in(m.getenv("PWD"), "ucx.conf")},
+		{"mca-openmpi", "/etc/openmpi/openmpi-mca-params.conf"},
+		{"mca-openmpi", "/usr/local/etc/openmpi-mca-params.conf"},
+		{"mca-openmpi", in(home, ".openmpi/mca-params.conf")},
+		{"mca-prte", in(home, ".prte/mca-params.conf")},
+		{"mca-prte", "/usr/local/etc/prte-mca-params.conf"},
+		{"mca-pmix", in(home, ".pmix/mca-params.conf")},
+		{"mca-pmix", "/usr/local/etc/pmix-mca-params.conf"},
+		{"mca-pmix", "/etc/pmix-mca-params.conf"},
+	}
+	for _, dir := range m.launcherDirs() {
+		if prefix, ok := strings.CutSuffix("/"+dir, "/bin"); ok && prefix != "" && prefix != "/usr" {
+			candidates = append(candidates,
+				configFile{"mca-openmpi", prefix + "/etc/openmpi-mca-params.conf"}, configFile{"mca-prte", prefix + "/etc/prte-mca-params.conf"},
+				configFile{"mca-pmix", prefix + "/etc/pmix-mca-params.conf"})
+		}
+	}
+	var out []configFile
+	for _, c := range candidates {
+		c.path = strings.Trim(cleanPath(c.path), "/")
+		if c.path == "" || c.path == "." || slices.Contains(out, c) {
+			continue
+		}
+		if st, err := fsStat(m.root, c.path); err == nil && st.Mode().IsRegular() {
+			out = append(out, c)
+		}
+	}
+	return out
+}
