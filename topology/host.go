@@ -62,6 +62,7 @@ type CPU struct {
 	Cores   []Core // physical cores with their logical CPUs; nil unknown
 	// MemoryChannels is per NUMA node, from EDAC; nil unknown.
 	MemoryChannels map[int]int
+	Hypervisor     bool // the hypervisor flag of proc/cpuinfo: a guest (x86 only)
 }
 
 // Core is one physical core.
@@ -113,16 +114,19 @@ type Link struct {
 
 // GPU is a display controller of a vendor whose GPUs compute.
 type GPU struct {
-	Index   int    // position in PCI order, which is NVML's order
-	PCI     string // address; "" only for a GPU that no bus shows
-	NUMA    *int
-	Vendor  string // "nvidia", "amd", "intel"
-	Name    string // from NVML or ghw; "" unknown
-	UUID    string // "GPU-…", from NVML; "" unknown
-	Memory  *int64 // bytes
-	Visible *bool  // whether the job's processes can use it (CUDA_VISIBLE_DEVICES, device nodes); nil unknown
-	MIG     []MIG  // instances, when MIG mode is on
-	Links   []GPULink
+	Index  int    // position in PCI order, which is NVML's order
+	PCI    string // address; "" only for a GPU that no bus shows
+	NUMA   *int
+	Vendor string // "nvidia", "amd", "intel"
+	Name   string // from NVML or ghw; "" unknown
+	UUID   string // "GPU-…", from NVML; "" unknown
+	Memory *int64 // bytes
+	// BARBytes is the largest 64-bit prefetchable BAR: the window that a
+	// passthrough guest has to map; nil unknown.
+	BARBytes *int64
+	Visible  *bool // whether the job's processes can use it (CUDA_VISIBLE_DEVICES, device nodes); nil unknown
+	MIG      []MIG // instances, when MIG mode is on
+	Links    []GPULink
 	// CUDAVersion and Capability come from NVML; "" unknown.
 	Driver     string
 	Capability string // "9.0"
@@ -165,8 +169,11 @@ type HCA struct {
 	Parent       string // netdev a software device sits on (rxe's parent file)
 	DataDirect   string // PCI address of the ConnectX-8 data direct function; "" none
 	Ports        []Port
-	Class        string // "infiniband", "cxi" (sys/class/cxi)
-	CharDevice   string // "uverbs0"; "" unknown
+	// Class is "infiniband", "cxi" (sys/class/cxi), or, from an NCCL XML only:
+	// "net", a network interface that NCCL uses over sockets, and "pci", a NIC
+	// of which nothing but its PCI address is known.
+	Class      string
+	CharDevice string // "uverbs0"; "" unknown
 }
 
 // Port is one port of an HCA.
@@ -236,30 +243,31 @@ type GID struct {
 
 // Netdev is one network interface.
 type Netdev struct {
-	Name      string
-	Index     *int
-	OperState string // "up", "down", "unknown", …
-	Carrier   *bool
-	MTU       *int
-	SpeedMbps *int   // nil when down or unknown
-	MAC       string // address
-	Type      *int   // ARPHRD: 1 Ethernet, 32 InfiniBand, 772 loopback
-	PCI       string // address of the function below; "" virtual
-	Driver    string
-	Master    string   // bond or bridge above
-	Slaves    []string // bond members
-	BondMode  string
-	LACPPorts *int // bonding/ad_num_ports
-	VLAN      *int // VLAN id
-	Lower     string
-	Kind      string // "bond", "vlan", "bridge", "veth", "macvlan", "tun", "loopback", "physical", "virtual"
-	Addrs     []netip.Prefix
-	DCB       *DCB // nil: could not be asked; see DCBError
-	DCBError  string
-	Ethtool   *Ethtool
-	PhysPort  string // phys_port_name
-	SwitchID  string // phys_switch_id
-	DevPort   *int
+	Name       string
+	Index      *int
+	OperState  string // "up", "down", "unknown", …
+	Carrier    *bool
+	MTU        *int
+	SpeedMbps  *int   // nil when down or unknown
+	MAC        string // address
+	Type       *int   // ARPHRD: 1 Ethernet, 32 InfiniBand, 772 loopback
+	PCI        string // address of the function below; "" virtual
+	Driver     string
+	Master     string   // bond or bridge above
+	Slaves     []string // bond members
+	BondMode   string
+	LACPPorts  *int // bonding/ad_num_ports
+	VLAN       *int // VLAN id
+	Lower      string
+	Kind       string // "bond", "vlan", "bridge", "veth", "macvlan", "tun", "loopback", "physical", "virtual"
+	Addrs      []netip.Prefix
+	DCB        *DCB // nil: could not be asked; see DCBError
+	DCBError   string
+	Ethtool    *Ethtool
+	PhysPort   string // phys_port_name
+	SwitchID   string // phys_switch_id
+	DevPort    *int
+	PhysPortID string // phys_port_id
 }
 
 // DCB is what dcbnl says of a netdev.
@@ -437,6 +445,7 @@ const (
 // Path is the way between two devices of one host.
 type Path struct {
 	From, To string   // PCI address, or HCA name for devices without PCI
+	HCA      string   // name of the HCA at To; "" between GPUs
 	NCCL     PathType // as NCCL names it; "" unknown (hidden topology)
 	SMI      PathType // as nvidia-smi topo -m names it; "" unknown
 	Chain    []string // the addresses (and "cpu0" …) on the way, both ends included
@@ -444,4 +453,5 @@ type Path struct {
 	GBps     *float64
 	Narrow   string // the address of that narrowest link
 	Degraded string // a link on the way below its maximum; "" none
+	NVLinks  int    // direct NVLink or xGMI connections between two GPUs
 }

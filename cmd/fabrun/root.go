@@ -61,6 +61,7 @@ func (a *app) verbs() []*cobra.Command {
 		newPlanCmd(a),
 		newWatchCmd(a),
 		newHostsCmd(a),
+		newSnapshotCmd(a),
 		newVersionCmd(a),
 	}
 }

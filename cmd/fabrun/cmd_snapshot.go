@@ -1,0 +1,97 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"fabrun/topology/discover"
+)
+
+type snapshotOptions struct {
+	output string
+}
+
+func newSnapshotCmd(a *app) *cobra.Command {
+	var o snapshotOptions
+	cmd := &cobra.Command{
+		Use:   "snapshot",
+		Short: "Write this host as one text file that replays anywhere",
+		Long: `Write everything that fabrun reads of this host as one text file: for bug
+reports, for tests, and to plan for a machine without sitting on it. Every verb
+takes it with --from, and a plan from it is the plan on this host.
+
+It holds hardware, network addresses and limits, the variables of NCCL, UCX and
+the MPI libraries, and their configuration files. It holds no other variables,
+and no values whose names speak of secrets.
+
+Exit status: 0 written; 1 could not be taken or written; 2 usage.`,
+		Example: `  fabrun snapshot > $(hostname).snap
+  fabrun plan --from node1.snap -- mpirun -np 64 ./solver`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runSnapshot(cmd.Context(), a, o) },
+	}
+	cmd.Flags().StringVarP(&o.output, "output", "o", "", "write to this `file` instead of standard output")
+	return cmd
+}
+
+func runSnapshot(ctx context.Context, a *app, o snapshotOptions) error {
+	fsys, _, done, err := a.hostFS(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	var b bytes.Buffer
+	if err := discover.Capture(fsys, &b); err != nil {
+		return fmt.Errorf("look at %s: %w", a.hostName(), err)
+	}
+	if a.json {
+		return json.NewEncoder(a.stdout).Encode(map[string]any{"schema": "fabrun/snapshot/v1", "snapshot": b.String()})
+	}
+	if o.output == "" {
+		_, err := a.stdout.Write(b.Bytes())
+		return err
+	}
+	return writeWhole(o.output, b.Bytes())
+}
+
+// writeWhole writes a file that is there completely or not at all.
+func writeWhole(name string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(name), ".fabrun-*")
+	if err != nil {
+		return fmt.Errorf("write %q: %w", name, err)
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Chmod(0o644)
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+		return fmt.Errorf("write %q: %w", name, err)
+	}
+	return nil
+}
+
+// readAllBounded reads r and refuses what is larger than limit.
+func readAllBounded(r io.Reader, limit int64) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(b)) > limit {
+		return nil, fmt.Errorf("larger than %d MiB", limit>>20)
+	}
+	return b, nil
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"fabrun/testdata/hosts"
+	"fabrun/topology"
+	"fabrun/topology/discover"
+)
+
+// hostFS returns the file tree that --from or --root names, else this
+// machine's, and a function that lets go of it.
+func (a *app) hostFS(ctx context.Context) (fs.FS, string, func(), error) {
+	nothing := func() {}
+	switch {
+	case a.from != "" && a.root != "":
+		return nil, "", nothing, usageError(fmt.Errorf("--from and --root are two machines: give one"), "")
+	case a.from != "":
+		text, err := a.readFrom()
+		if err != nil {
+			return nil, "", nothing, err
+		}
+		if !discover.IsSnapshot(text) {
+			return nil, "", nothing, withHint(fmt.Errorf("%q is no fabrun snapshot", a.from), "'fabrun snapshot > FILE' on the machine writes one")
+		}
+		snap, err := discover.ReadSnapshot(bytes.NewReader(text))
+		if err != nil {
+			return nil, "", nothing, fmt.Errorf("read %q: %w", a.from, err)
+		}
+		return snap, "snapshot", nothing, nil
+	case a.root != "":
+		root, err := os.OpenRoot(a.root)
+		if err != nil {
+			return nil, "", nothing, withHint(fmt.Errorf("--root: %w", err), "it wants a directory that has sys and proc")
+		}
+		return root.FS(), "root", func() { _ = root.Close() }, nil
+	}
+	return os.DirFS("/"), "live", nothing, nil
+}
+
+// maxFrom bounds what --from reads: far more than a large host's snapshot.
+const maxFrom = 64 << 20
+
+// readFrom returns the text of --from: a file, "-" for standard input, or the
+// embedded machine.
+func (a *app) readFrom() ([]byte, error) {
+	if a.from == "-" {
+		return readAllBounded(a.stdin, maxFrom)
+	}
+	f, err := os.Open(a.from)
+	if err != nil {
+		if os.IsNotExist(err) && a.from == hosts.DemoName {
+			return []byte(hosts.Demo), nil
+		}
+		return nil, withHint(fmt.Errorf("--from: %w", err), fmt.Sprintf("it wants a snapshot, an NCCL topology XML, - for standard input, or %s for the embedded machine", hosts.DemoName))
+	}
+	defer f.Close()
+	text, err := readAllBounded(f, maxFrom)
+	if err != nil {
+		return nil, fmt.Errorf("read %q: %w", a.from, err)
+	}
+	return text, nil
+}
+
+// looksLikeXML reports whether a text begins as XML does.
+func looksLikeXML(text []byte) bool {
+	return strings.HasPrefix(strings.TrimLeft(strings.TrimPrefix(string(text[:min(len(text), 512)]), "\ufeff"), " \t\r\n"), "<")
+}
+
+// loadHost is the one way of every verb to the host it works on: --from (a
+// snapshot or an NCCL topology XML), --root, else this machine.
+func (a *app) loadHost(ctx context.Context) (topology.Host, error) {
+	fsys, source, done, err := a.hostFS(ctx)
+	if err != nil {
+		return topology.Host{}, err
+	}
+	defer done()
+	h, err := discover.Read(fsys)
+	if err != nil {
+		return h, fmt.Errorf("look at %s: %w", a.hostName(), err)
+	}
+	h.Source = source
+	return h, nil
+}
+
+// hostName is how messages call the host that is looked at.
+func (a *app) hostName() string {
+	switch {
+	case a.from != "":
+		return fmt.Sprintf("%q", a.from)
+	case a.root != "":
+		return fmt.Sprintf("%q", a.root)
+	}
+	return "this machine"
+}
