@@ -47,10 +47,14 @@ func varRules() []varRule {
 		{"qos.adaptive-routing", "adaptive routing where the fabric has it", ncclAdaptive},
 		{"bootstrap.interface", "the interface by which the hosts know each other", bootstrapVars},
 		{"gate.nccl", "under --strict NCCL may not fall back", ncclGate},
+		{"hca.nvshmem", "NVSHMEM: devices, GID and class as for NCCL", nvshmem},
 		{"hca.ucx-devices", "UCX gets RDMA devices only", ucxDevices},
 		{"gid.ucx", "UCX's GID, where its own choice would be wrong", ucxGID},
 		{"qos.ucx", "the fabric's traffic class and service level for UCX", ucxQoS},
 		{"gate.openmpi", "Open MPI must take its UCX component", openMPIGate},
+		{"gate.libfabric", "the libfabric provider where only one is right", libfabricGate},
+		{"gid.libfabric", "libfabric's verbs provider would take GID 0", libfabricGID},
+		{"hca.mvapich", "MVAPICH2's devices, GID and service level", mvapich2},
 		{"log.nccl", "NCCL's log to a private file", ncclLog},
 		{"log.ucx", "UCX's log to a private file", ucxLog},
 	}
@@ -78,6 +82,7 @@ func Compute(in Input) Result {
 	if res.RDMA {
 		s.planGIDs()
 		s.oddNodes()
+		s.otherFabrics()
 		s.portFindings()
 		perHost = make([][]Var, len(s.nodes))
 		for i, n := range s.nodes {

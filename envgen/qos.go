@@ -88,3 +88,66 @@ func pfcMask(prio int) string {
 	}
 	return strings.Join(bits[:], ",")
 }
+
+// qosFindings compares the plan with what the hosts' ports do.
+func (s *state) qosFindings() {
+	q := s.in.Profile.Fabric.QoS
+	for _, n := range s.usedNodes() {
+		if !n.anyRoCE() {
+			continue
+		}
+		if q == nil {
+			s.unmarked(n)
+			continue
+		}
+		what := "profile " + s.in.Profile.Name
+		// what the user set instead is judged with the user's settings
+		if s.isSet(n, "UCX_IB_TRAFFIC_CLASS") && (s.isSet(n, "NCCL_IB_TC") || !s.usesNCCL()) {
+			continue
+		}
+		tc := q.RDMA.TC()
+		s.judgeClassOn(n, what, tc)
+		for _, p := range n.use {
+			if p.family != verbs || !p.roce() {
+				continue
+			}
+			if g := p.p.GlobalTClass; g != nil && *g>>2 != q.RDMA.DSCP {
+				s.add(finding.Finding{ID: "qos.global-tclass", Severity: finding.Error, Host: n.h.Name, Subject: p.name(),
+					Seen:   fmt.Sprintf("Global tclass=%d (DSCP %d) in sys/class/infiniband/%s/tc/%d/traffic_class", *g, *g>>2, p.hca.Name, p.p.Number),
+					Wanted: fmt.Sprintf("%d (DSCP %d), as %s says, or none", tc, q.RDMA.DSCP, what),
+					Why:    "the driver replaces the class of every queue pair by the port's: the variables do nothing",
+					Hint:   fmt.Sprintf("echo -1 > /sys/class/infiniband/%s/tc/%d/traffic_class (as root), or another profile", p.hca.Name, p.p.Number)})
+			}
+			dcb, dev := n.dcbOf(p)
+			if dcb == nil || q.RDMA.Priority == nil {
+				continue
+			}
+			if prio, ok := dcb.DSCPToPriority[q.RDMA.DSCP]; ok && prio != *q.RDMA.Priority {
+				s.add(finding.Finding{ID: "qos.other-priority", Severity: finding.Warning, Host: n.h.Name, Subject: dev,
+					Seen: fmt.Sprintf("DSCP %d is priority %d", q.RDMA.DSCP, prio), Wanted: fmt.Sprintf("priority %d, as %s says", *q.RDMA.Priority, what),
+					Why: "host and fabric disagree on the class", Hint: fmt.Sprintf("mlnx_qos -i %s --dscp2prio set,%d,%d (as root), or another profile", dev, q.RDMA.DSCP, *q.RDMA.Priority)})
+			}
+		}
+	}
+}
+
+// unmarked says what the libraries' own defaults mean where no plan is given:
+// NCCL marks nothing and UCX marks DSCP 26.
+func (s *state) unmarked(n *node) {
+	if s.in.Profile.Fabric.SetNothing || !s.usesNCCL() || s.isSet(n, "NCCL_IB_TC") || s.isSet(n, "UCX_IB_TRAFFIC_CLASS") {
+		return
+	}
+	hint := "name the fabric's plan: --profile roce-dscp26 (fabrun profile list)"
+	for _, p := range n.use {
+		if p.p.GlobalTClass != nil {
+			return // the port marks everything alike
+		}
+		if dcb, dev := n.dcbOf(p); dcb != nil && len(dcb.PFC) > 0 {
+			hint = fmt.Sprintf("%s is lossless on priority %s (%s): --profile with that DSCP", dev, listOr(dcb.PFC, ""), losslessText(dcb))
+			break
+		}
+	}
+	s.add(finding.Finding{ID: "qos.defaults-differ", Severity: finding.Warning, Host: n.h.Name, Subject: "traffic class",
+		Seen: "no QoS plan: NCCL marks DSCP 0 and UCX DSCP 26 by default", Wanted: "one DSCP, the fabric's, for both",
+		Why: "NCCL's traffic is not in the class that a lossless RoCE fabric keeps for RDMA", Hint: hint})
+}

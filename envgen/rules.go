@@ -93,21 +93,16 @@ func ncclGID(s *state, n *node) []Var {
 // planGIDs decides for the whole job: an index holds for every port of every
 // host, or it is not said.
 func (s *state) planGIDs() {
-	var ps []*port
-	for _, n := range s.usedNodes() {
-		for _, p := range n.use {
-			if p.family == verbs && p.roce() && p.gid != nil {
-				ps = append(ps, p)
-			}
-		}
-	}
+	ps := s.rocePorts()
 	if len(ps) == 0 {
 		return
 	}
 	s.ncclGID = s.planNCCLGID(ps)
 	s.ucxGID = s.planUCXGID(ps)
 	if idx, ok := commonIndex(ps); ok {
-		s.zeroGID = gidPlan{vars: []Var{{Value: strconv.Itoa(idx)}}}
+		s.zeroGID = gidPlan{vars: []Var{{Value: strconv.Itoa(idx), Evidence: portEvidence(ps), Rejected: ps[0].gidNot}}}
+	} else {
+		s.zeroGID = gidPlan{failed: gidTable(ps)}
 	}
 	if s.ncclGID.failed != "" && s.usesNCCL() {
 		s.add(finding.Finding{ID: "gid.no-common", Severity: finding.Error, Subject: "NCCL", Seen: s.ncclGID.failed + ": " + gidTable(ps),
@@ -119,6 +114,19 @@ func (s *state) planGIDs() {
 			Wanted: "one answer for every port of every host",
 			Why:    "UCX takes one setting for all ports and would use a wrong address on some", Hint: "give all ports the same kinds of addresses"})
 	}
+}
+
+// rocePorts are the chosen RoCE ports of all hosts that have a GID.
+func (s *state) rocePorts() []*port {
+	var ps []*port
+	for _, n := range s.usedNodes() {
+		for _, p := range n.use {
+			if p.family == verbs && p.roce() && p.gid != nil {
+				ps = append(ps, p)
+			}
+		}
+	}
+	return ps
 }
 
 func gidTable(ps []*port) string {
@@ -334,8 +342,6 @@ func ucxGID(s *state, n *node) []Var {
 	return s.ucxGID.vars
 }
 
-func ncclGDR(_ *state, _ *node) []Var { return nil }
-
 func (s *state) qos() *qosValues {
 	q := s.in.Profile.Fabric.QoS
 	if q == nil {
@@ -460,11 +466,3 @@ func openMPIGate(s *state, n *node) []Var {
 
 // mpiLauncher says whether ranks could be MPI ranks.
 func (s *state) mpiLauncher() bool { return s.in.Job.Launcher != "torchrun" }
-
-func ncclGate(_ *state, _ *node) []Var { return nil }
-
-func ncclLog(_ *state, _ *node) []Var { return nil }
-
-func ucxLog(_ *state, _ *node) []Var { return nil }
-
-func (s *state) qosFindings() {}

@@ -57,45 +57,57 @@ func atLeast(v, want string) answer {
 	return yes
 }
 
-// versionsOf are the versions that the ranks on h will load: those given by
-// the caller, or those of the host's libraries where the program does not run
-// in an image of its own. Two versions of one library on a host are no
-// version: which one a rank loads cannot be told.
+// versionsOf are the versions that the ranks on h will load: those that the
+// caller knows, and for the rest those of the host's libraries, unless the
+// program runs in an image of its own. Two versions of one library on a host
+// are no version: which one a rank loads cannot be told.
 func versionsOf(h *topology.Host, job Job) Versions {
-	if job.Versions != nil {
-		return *job.Versions
-	}
 	var v Versions
-	if job.InContainer {
+	if !job.InContainer {
+		v = softwareVersions(h)
+	}
+	given := job.Versions
+	if given == nil {
 		return v
 	}
-	v.NCCL = oneVersion(h.Software, "nccl", "rccl")
-	v.UCX = oneVersion(h.Software, "ucx")
-	for _, kind := range []string{"openmpi", "intelmpi", "mvapich", "mpich"} {
-		if !hasSoftware(h, kind) {
-			continue
+	v.NCCL, v.UCX, v.NetPlugin = cmpOr(given.NCCL, v.NCCL), cmpOr(given.UCX, v.UCX), cmpOr(given.NetPlugin, v.NetPlugin)
+	if given.MPIKind != "" || given.MPI != "" {
+		if given.MPIKind != v.MPIKind {
+			v.OpenMPIHasUCX = nil
 		}
-		if v.MPIKind != "" { // several: the launcher decides, and did not say
-			v.MPIKind, v.MPI = "", ""
-			break
-		}
-		v.MPIKind = kind
-		v.MPI = strings.TrimSpace(kind + " " + oneVersion(h.Software, kind))
+		v.MPIKind, v.MPI = given.MPIKind, given.MPI
 	}
-	for _, s := range h.Software {
-		if s.Kind == "openmpi" {
-			switch {
-			case strings.Contains(s.Detail, "UCX component present"):
-				t := true
-				v.OpenMPIHasUCX = &t
-			case strings.Contains(s.Detail, "UCX component absent"):
-				f := false
-				v.OpenMPIHasUCX = &f
-			}
+	if given.OpenMPIHasUCX != nil {
+		v.OpenMPIHasUCX = given.OpenMPIHasUCX
+	}
+	return v
+}
+
+func softwareVersions(h *topology.Host) Versions {
+	v := Versions{NCCL: oneVersion(h.Software, "nccl", "rccl"), UCX: oneVersion(h.Software, "ucx")}
+	kinds := 0
+	for _, kind := range []string{"openmpi", "intelmpi", "mvapich", "mpich"} {
+		if hasSoftware(h, kind) {
+			kinds++
+			v.MPIKind, v.MPI = kind, strings.TrimSpace(kind+" "+oneVersion(h.Software, kind))
 		}
-		if s.Kind == "nccl-plugin" && s.Detail != "" {
+	}
+	if kinds > 1 { // the launcher decides, and did not say
+		v.MPIKind, v.MPI = "", ""
+	}
+	withUCX, withoutUCX := false, false
+	for _, s := range h.Software {
+		switch {
+		case s.Kind == "openmpi" && strings.Contains(s.Detail, "UCX component present"):
+			withUCX = true
+		case s.Kind == "openmpi" && strings.Contains(s.Detail, "UCX component absent"):
+			withoutUCX = true
+		case s.Kind == "nccl-plugin" && s.Detail != "":
 			v.NetPlugin = s.Detail
 		}
+	}
+	if withUCX != withoutUCX {
+		v.OpenMPIHasUCX = &withUCX
 	}
 	return v
 }
