@@ -59,6 +59,7 @@ func (a *app) verbs() []*cobra.Command {
 	return []*cobra.Command{
 		newRunCmd(a),
 		newPlanCmd(a),
+		newRankCmd(a),
 		newWatchCmd(a),
 		newHostsCmd(a),
 		newSnapshotCmd(a),

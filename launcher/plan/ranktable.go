@@ -99,21 +99,3 @@ func (t RankTable) Class(names ...string) *RankClass {
 	}
 	return nil
 }
-
-// Slot picks the place of one rank on its host: the NUMA node of its GPU where
-// there is one, else its share of the NUMA nodes in blocks, as MPI launchers
-// fill them. It returns -1 where nothing can be said.
-func (c RankClass) Slot(localRank, localSize int) int {
-	switch {
-	case localRank < 0:
-		return -1
-	case len(c.GPUs) > 0:
-		if s := c.GPUs[localRank%len(c.GPUs)]; s >= 0 && s < len(c.Slots) {
-			return s
-		}
-		return -1
-	case len(c.Slots) == 0 || localSize <= localRank:
-		return -1
-	}
-	return localRank * len(c.Slots) / localSize
-}

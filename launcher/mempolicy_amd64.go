@@ -1,0 +1,3 @@
+package launcher
+
+const sysSetMempolicy = 238 // arch/x86/entry/syscalls/syscall_64.tbl

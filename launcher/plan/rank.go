@@ -1,0 +1,273 @@
+package plan
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// localNames are where launchers tell a rank its number on its node and how
+// many there are, in the order in which they are believed: a launcher inside
+// another one inherits the outer one's variables, so the innermost kinds come
+// first (an mpirun inside an srun step leaves SLURM_LOCALID=0 to every rank).
+// Sources: orte/mca/schizo/ompi; hydra's pmip; torch local_elastic_agent.py;
+// srun(1); flux-environment(7).
+var localNames = []struct{ when, rank, size string }{
+	{"TORCHELASTIC_RUN_ID", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
+	{"", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+	{"", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
+	{"", "MVP_COMM_WORLD_LOCAL_RANK", "MVP_COMM_WORLD_LOCAL_SIZE"},
+	{"", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"},
+	{"", "PALS_LOCAL_RANKID", "PALS_LOCAL_SIZE"},
+	{"SLURM_STEP_ID", "SLURM_LOCALID", ""},
+	{"", "FLUX_TASK_LOCAL_ID", ""},
+	{"", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE"},
+	{"", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
+	{"", "SLURM_LOCALID", ""},
+}
+
+// LocalRank returns a rank's number on its node and how many ranks the node
+// has, from what its launcher has set; -1 and 0 where it did not say.
+func LocalRank(env []string) (rank, size int) {
+	for _, n := range localNames {
+		if n.when != "" {
+			if _, ok := lookup(env, n.when); !ok {
+				continue
+			}
+		}
+		r, ok := number(env, n.rank)
+		if !ok {
+			continue
+		}
+		switch {
+		case n.size != "":
+			size, _ = number(env, n.size)
+		case n.rank == "SLURM_LOCALID":
+			size = slurmLocalSize(env)
+		}
+		if size <= r {
+			size = 0
+		}
+		return r, size
+	}
+	return -1, 0
+}
+
+func number(env []string, name string) (int, bool) {
+	v, ok := lookup(env, name)
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.Atoi(v)
+	return n, err == nil && n >= 0 && n < 1<<20
+}
+
+// slurmLocalSize reads this node's part of SLURM_STEP_TASKS_PER_NODE, a list
+// like "2(x3),1" over the step's nodes.
+func slurmLocalSize(env []string) int {
+	node, ok := number(env, "SLURM_NODEID")
+	list, there := lookup(env, "SLURM_STEP_TASKS_PER_NODE")
+	if !ok || !there {
+		return 0
+	}
+	at := 0
+	for _, item := range strings.Split(list, ",") {
+		count, times, repeated := strings.Cut(item, "(x")
+		n, err := strconv.Atoi(count)
+		if err != nil {
+			return 0
+		}
+		k := 1
+		if repeated {
+			if k, err = strconv.Atoi(strings.TrimSuffix(times, ")")); err != nil {
+				return 0
+			}
+		}
+		if at += k; node < at {
+			return n
+		}
+	}
+	return 0
+}
+
+// RankFacts is what a rank sees of itself.
+type RankFacts struct {
+	Env       []string
+	HostNames []string // what this host is called, by itself and by its launcher
+	Mask      []int    // CPUs it may run on; nil unknown
+	Effective []int    // CPUs that its control group allows; nil unknown
+}
+
+// RankDecision is what fabrun rank does before it becomes the program.
+type RankDecision struct {
+	Vars     []string // NAME=VALUE, over what is set
+	CPUs     []int    // the new mask; nil: leave it
+	MemNode  int      // NUMA node to prefer; -1: leave it
+	Stranger bool     // the table does not know this host
+}
+
+// Decide turns the table into what this rank does. A mask that the launcher
+// has already narrowed is left alone, and then says where the rank runs.
+func (t RankTable) Decide(f RankFacts) RankDecision {
+	d := RankDecision{MemNode: -1, Vars: slices.Clone(t.Vars)}
+	class := t.Class(f.HostNames...)
+	if class == nil {
+		d.Stranger = len(t.Classes) > 0
+		d.twins(t.Twins)
+		return d
+	}
+	d.Vars = append(d.Vars, class.Vars...)
+	rank, size := LocalRank(f.Env)
+	if size == 0 {
+		size = t.Local
+	}
+	sets := make([][]int, len(class.Slots))
+	for i, s := range class.Slots {
+		sets[i] = ParseCPUs(s.CPUs)
+	}
+	from, to := class.place(f.Env, rank, size)
+	wide := len(f.Mask) > 0 && (f.Effective == nil && coversAll(f.Mask, sets) || f.Effective != nil && covers(f.Mask, f.Effective))
+	if !wide && len(f.Mask) > 0 {
+		// The launcher has chosen: the rank is where its mask is, unless its GPU
+		// says better which devices are near.
+		if on := overlapping(f.Mask, sets); len(class.GPUs) == 0 && len(on) > 0 {
+			i := on[max(rank, 0)%len(on)]
+			from, to = i, i+1
+		}
+	}
+	if from >= 0 && from < to && to <= len(sets) {
+		if to == from+1 {
+			d.Vars = append(d.Vars, class.Slots[from].Vars...)
+		}
+		if t.Bind && wide {
+			var want []int
+			for _, s := range sets[from:to] {
+				want = append(want, s...)
+			}
+			if cpus := intersect(f.Mask, want); len(cpus) > 0 && len(cpus) < len(f.Mask) {
+				d.CPUs = cpus
+				if to == from+1 {
+					d.MemNode = class.Slots[from].Node
+				}
+			}
+		}
+	}
+	d.twins(t.Twins)
+	return d
+}
+
+func (d *RankDecision) twins(prefixes []string) {
+	for _, kv := range slices.Clone(d.Vars) {
+		for _, p := range prefixes {
+			d.Vars = append(d.Vars, p+kv)
+		}
+	}
+}
+
+// place returns the slots [from, to) of a rank: the NUMA node of its GPU, else
+// its share of the NUMA nodes in blocks, as MPI launchers fill them. -1, -1
+// where nothing can be said.
+func (c RankClass) place(env []string, rank, size int) (from, to int) {
+	n := len(c.Slots)
+	switch {
+	case rank < 0 || n == 0:
+		return -1, -1
+	case len(c.GPUs) > 0:
+		s := -1
+		if gpu := ownGPU(env, rank, len(c.GPUs)); gpu >= 0 && gpu < len(c.GPUs) {
+			s = c.GPUs[gpu]
+		}
+		if s < 0 || s >= n {
+			return -1, -1
+		}
+		return s, s + 1
+	case size <= rank:
+		return -1, -1
+	case size >= n:
+		s := rank * n / size
+		return s, s + 1
+	}
+	return rank * n / size, (rank + 1) * n / size
+}
+
+// ownGPU is the index, on the whole host, of the GPU that a rank will use: its
+// turn among the visible ones. -1 where the visible ones are not named by
+// index.
+func ownGPU(env []string, rank, gpus int) int {
+	visible, ok := lookup(env, "CUDA_VISIBLE_DEVICES")
+	if !ok {
+		return rank % gpus
+	}
+	list := strings.Split(visible, ",")
+	// Inside a Slurm step with constrained devices indices start again at 0;
+	// SLURM_STEP_GPUS holds the host's own.
+	if global, ok := lookup(env, "SLURM_STEP_GPUS"); ok {
+		if g := strings.Split(global, ","); len(g) == len(list) {
+			list = g
+		}
+	}
+	n, err := strconv.Atoi(list[rank%len(list)])
+	if err != nil || n < 0 {
+		return -1
+	}
+	return n
+}
+
+// maxCPU bounds CPU numbers that are believed.
+const maxCPU = 1 << 16
+
+// ParseCPUs reads a kernel CPU list ("0-3,8"); what it cannot read is left out.
+func ParseCPUs(list string) []int {
+	var out []int
+	for _, item := range strings.Split(strings.TrimSpace(list), ",") {
+		lo, hi, isRange := strings.Cut(item, "-")
+		a, err := strconv.Atoi(lo)
+		if err != nil || a < 0 || a >= maxCPU {
+			continue
+		}
+		b := a
+		if isRange {
+			if b, err = strconv.Atoi(hi); err != nil || b >= maxCPU {
+				continue
+			}
+		}
+		for ; a <= b; a++ {
+			out = append(out, a)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// intersect expects sorted lists.
+func intersect(a, b []int) []int {
+	b = slices.Sorted(slices.Values(b))
+	var out []int
+	for _, c := range a {
+		if _, ok := slices.BinarySearch(b, c); ok {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func covers(a, b []int) bool { return len(b) > 0 && len(intersect(b, a)) == len(b) }
+
+func coversAll(mask []int, sets [][]int) bool {
+	for _, s := range sets {
+		if !covers(mask, s) {
+			return false
+		}
+	}
+	return len(sets) > 0
+}
+
+func overlapping(mask []int, sets [][]int) []int {
+	var out []int
+	for i, s := range sets {
+		if len(intersect(mask, s)) > 0 {
+			out = append(out, i)
+		}
+	}
+	return out
+}
