@@ -54,7 +54,9 @@ type ProgramFacts struct {
 type builder struct {
 	Request
 	plan    Plan
-	inserts map[int][]Arg
+	options map[int][]Arg // words before the user's word of that index: the launcher's options
+	front   map[int][]Arg // likewise, after those: in front of the program
+	given   []envgen.Setting
 	twins   []string
 	forward []string // names that the launcher has to forward
 	byArgv  bool     // the launcher forwards nothing: variables travel in argv
@@ -64,7 +66,7 @@ type builder struct {
 // Build decides what is started. It is pure: the same request gives the same
 // plan, and plan prints what run does.
 func Build(r Request) Plan {
-	b := &builder{Request: r, inserts: map[int][]Arg{}}
+	b := &builder{Request: r, options: map[int][]Arg{}, front: map[int][]Arg{}, given: r.Command.commandLineSettings()}
 	l := r.Command.Launcher
 	b.plan = Plan{
 		Dialect: l.Dialect, Version: l.Version, Launcher: strings.TrimSpace(l.Family + " " + l.Version),
@@ -89,18 +91,27 @@ func (b *builder) note(format string, args ...any) {
 	b.plan.Notes = append(b.plan.Notes, fmt.Sprintf(format, args...))
 }
 
-func (b *builder) insert(at int, why string, words ...string) {
+func insert(into map[int][]Arg, at int, why string, words []string) {
 	for i, w := range words {
 		a := Arg{Text: w, Origin: envgen.FromPlan}
 		if i == 0 {
 			a.Why = why
 		}
-		b.inserts[at] = append(b.inserts[at], a)
+		into[at] = append(into[at], a)
 	}
 }
 
+// option adds a launcher's option, with its values.
+func (b *builder) option(at int, why string, words ...string) { insert(b.options, at, why, words) }
+
+// wrap puts words directly in front of a program.
+func (b *builder) wrap(at int, why string, words ...string) { insert(b.front, at, why, words) }
+
 // set adds a variable to the child's environment, unless somebody has set it.
 func (b *builder) set(v envgen.Var) bool {
+	if slices.ContainsFunc(b.given, func(s envgen.Setting) bool { return s.Name == v.Name }) {
+		return false
+	}
 	if _, ok := lookup(b.Env, v.Name); ok && !ParseMarker(b.Env).owns(v.Name, mustLookup(b.Env, v.Name)) {
 		return false
 	}
@@ -129,16 +140,12 @@ func (b *builder) variables() {
 	if len(b.Result.Hosts) == 0 {
 		return
 	}
-	first := b.Result.Hosts[0]
-	for _, v := range first.Vars {
-		if !own(v) {
+	for _, v := range b.Result.Hosts[0].Vars {
+		switch {
+		case !own(v):
 			b.plan.Kept = append(b.plan.Kept, v)
-			continue
-		}
-		if !b.Result.RDMA || v.Scope == envgen.RankScope {
-			continue
-		}
-		if b.uniform(v) {
+		case b.Result.RDMA && b.serves(v) && b.uniform(v):
+			// A value per rank has the node's as its default: fabrun rank narrows it.
 			b.set(v)
 		}
 	}
@@ -146,10 +153,14 @@ func (b *builder) variables() {
 		b.note("no host of this job has a usable RDMA device: the job runs unchanged")
 		return
 	}
+	if b.Command.Launcher.Dialect == Plain {
+		// One process, here; a launcher that it starts is planned for by itself.
+		return
+	}
 	for _, h := range b.Result.Hosts {
 		var differ []envgen.Var
 		for _, v := range h.Vars {
-			if own(v) && (v.Scope == envgen.RankScope || !b.uniform(v)) {
+			if own(v) && b.serves(v) && !b.uniform(v) {
 				differ = append(differ, v)
 			}
 		}
@@ -157,6 +168,13 @@ func (b *builder) variables() {
 			b.plan.PerHost = append(b.plan.PerHost, envgen.HostEnv{Host: h.Host, Vars: differ})
 		}
 	}
+}
+
+// serves reports whether a variable means anything to the ranks of this
+// launcher: another MPI than Open MPI reads no MCA parameters.
+func (b *builder) serves(v envgen.Var) bool {
+	l := b.Command.Launcher
+	return !strings.HasPrefix(v.Name, "OMPI_MCA_") || l.MPIKind == "openmpi" || l.MPIKind == "" && l.Dialect != Torchrun
 }
 
 // uniform reports whether every host has this variable with this value.
@@ -203,7 +221,7 @@ func (b *builder) hostfile() {
 	case Horovodrun:
 		syntax = hosts.Horovod
 	case Srun:
-		b.insert(l.Words, why, "--nodelist="+hosts.Compress(place.Names()))
+		b.option(l.Words, why, "--nodelist="+hosts.Compress(place.Names()))
 		return
 	default:
 		return
@@ -218,7 +236,7 @@ func (b *builder) hostfile() {
 	}
 	b.plan.Findings = append(b.plan.Findings, hosts.Check(place, syntax)...)
 	b.plan.Files = append(b.plan.Files, File{Name: "hostfile", Content: text, Why: why})
-	b.insert(l.Words, why, option, RunDir+"/hostfile")
+	b.option(l.Words, why, option, RunDir+"/hostfile")
 }
 
 // ssh hands the launcher the same ssh settings that fabrun used, through the
@@ -326,7 +344,7 @@ func (b *builder) container() {
 				flag = "--env"
 			}
 			for _, name := range b.ownNames() {
-				b.insert(ctx.program+w.insert, w.container+" passes only the variables it is told", flag, name)
+				b.option(ctx.program+w.insert, w.container+" passes only the variables it is told", flag, name)
 			}
 		}
 	}
@@ -388,6 +406,9 @@ func (b *builder) rankWrapper() {
 		}
 	}
 	t.Twins = b.twins
+	if b.Command.Launcher.Dialect == Plain {
+		return
+	}
 	if len(t.Classes) == 0 && len(t.Vars) == 0 {
 		if len(b.plan.PerHost) > 0 {
 			b.cannotRank("nothing is known of what differs")
@@ -432,7 +453,7 @@ func (b *builder) rankWrapper() {
 			}
 			continue
 		}
-		b.insert(ctx.program, why, words...)
+		b.wrap(ctx.program, why, words...)
 	}
 	b.rank, b.plan.Table = true, &t
 	if !b.byArgv {
@@ -457,10 +478,10 @@ func (b *builder) torchProgram(ctx context, why string, words []string) bool {
 		return false
 	}
 	if !noPython {
-		b.insert(b.Command.Launcher.Words, why, "--no-python")
+		b.option(b.Command.Launcher.Words, why, "--no-python")
 		words = append(slices.Clone(words), b.Program.Python, "-u")
 	}
-	b.insert(ctx.program, why, words...)
+	b.wrap(ctx.program, why, words...)
 	return true
 }
 
@@ -613,7 +634,7 @@ func (b *builder) forwardOpenMPI() {
 			if b.Command.Launcher.Dialect == OpenMPI5 && slices.ContainsFunc(patterns, func(p string) bool { return strings.HasPrefix(name, p) }) {
 				continue
 			}
-			b.insert(max(ctx.from, b.Command.Launcher.Words), "ranks on other hosts get only what is forwarded", "-x", name)
+			b.option(max(ctx.from, b.Command.Launcher.Words), "ranks on other hosts get only what is forwarded", "-x", name)
 		}
 	}
 }
@@ -663,7 +684,7 @@ func (b *builder) forwardHydra() {
 	}
 	for _, v := range b.plan.Env {
 		if !given[v.Name] && !launcherOnly(v.Name) {
-			b.insert(b.Command.Launcher.Words, "the command line sends only part of the environment", "-genv", v.Name, v.Value)
+			b.option(b.Command.Launcher.Words, "the command line sends only part of the environment", "-genv", v.Name, v.Value)
 		}
 	}
 }
@@ -688,7 +709,8 @@ func (b *builder) marker() {
 // assemble joins the user's words and the insertions.
 func (b *builder) assemble() {
 	for i := 0; i <= len(b.Command.Argv); i++ {
-		b.plan.Argv = append(b.plan.Argv, b.inserts[i]...)
+		b.plan.Argv = append(b.plan.Argv, b.options[i]...)
+		b.plan.Argv = append(b.plan.Argv, b.front[i]...)
 		if i < len(b.Command.Argv) {
 			b.plan.Argv = append(b.plan.Argv, Arg{Text: b.Command.Argv[i], Origin: envgen.FromUser})
 		}
