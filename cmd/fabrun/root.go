@@ -63,6 +63,7 @@ func (a *app) verbs() []*cobra.Command {
 		newWatchCmd(a),
 		newHostsCmd(a),
 		newSnapshotCmd(a),
+		newLintCmd(a),
 		newVersionCmd(a),
 	}
 }
