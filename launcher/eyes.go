@@ -16,6 +16,7 @@ type EyesConfig struct {
 	OnEvent func(watch.Event)
 	// OnSample is called for the first, the last and every sampled look.
 	OnSample func(watch.Sample)
+	Pairs    bool              // keep what carries the channels of each pair of ranks
 	Relay    func(line string) // what the user would have seen without fabrun
 	// Poll and Sample are the pauses between looks at files and counters; zero
 	// means the defaults.
@@ -49,7 +50,7 @@ func NewEyes(cfg EyesConfig) *Eyes {
 		cfg.Sample = sampleEvery
 	}
 	e := &Eyes{cfg: cfg, grown: time.Now()}
-	e.watcher = watch.New(watch.Options{OnEvent: cfg.OnEvent, Relay: cfg.Relay, Now: time.Now, Host: cfg.Host})
+	e.watcher = watch.New(watch.Options{OnEvent: cfg.OnEvent, Relay: cfg.Relay, Pairs: cfg.Pairs, Now: time.Now, Host: cfg.Host})
 	e.follower = NewFollower(e.watcher, cfg.Follow)
 	e.sample()
 	return e

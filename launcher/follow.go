@@ -170,3 +170,35 @@ func openFlags(private, keep bool) int {
 	}
 	return os.O_RDONLY | syscall.O_NONBLOCK
 }
+
+// LogPlaces says where the job's libraries write what fabrun reads, by the
+// variables that its ranks see: into the private directory, into files of the
+// user's own choice, or into the job's streams, which then have to be read.
+func LogPlaces(set map[string]string, dir string) (f Following, readStdout, readStderr bool) {
+	f.Dir = dir
+	place := func(level, file string, loud bool) {
+		if !loud || level == "" {
+			return
+		}
+		switch file {
+		case "", "stdout", "/dev/stdout":
+			// NCCL and UCX both write to standard output by default.
+			readStdout = true
+		case "stderr", "/dev/stderr":
+			readStderr = true
+		default:
+			file = strings.TrimPrefix(file, "file:")
+			if filepath.IsAbs(file) && (dir == "" || !strings.HasPrefix(file, dir+"/")) && !strings.HasPrefix(file, "/dev/null") {
+				f.Patterns = append(f.Patterns, file)
+			}
+		}
+	}
+	nccl := strings.ToUpper(set["NCCL_DEBUG"])
+	place(nccl, set["NCCL_DEBUG_FILE"], nccl != "VERSION" && nccl != "NONE")
+	ucx := strings.ToLower(set["UCX_LOG_LEVEL"])
+	place(ucx, set["UCX_LOG_FILE"], ucx != "fatal" && ucx != "error")
+	if set["I_MPI_DEBUG"] != "" && set["I_MPI_DEBUG"] != "0" {
+		readStdout = true
+	}
+	return f, readStdout, readStderr
+}

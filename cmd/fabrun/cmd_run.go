@@ -20,6 +20,7 @@ import (
 
 type runOptions struct {
 	jobOptions
+	record string
 }
 
 func newRunCmd(a *app) *cobra.Command {
@@ -40,6 +41,7 @@ Exit status: the child's own; 128+n when signal n ended it; 126 not executable;
 	}
 	c.Flags().SetInterspersed(false)
 	o.addFlags(c.Flags())
+	c.Flags().StringVar(&o.record, "record", "", "record plan, events and counters in this `file` (see 'fabrun report')")
 	return c
 }
 
@@ -59,7 +61,16 @@ func runRun(ctx context.Context, a *app, o runOptions, args []string) error {
 	}
 	defer job.close()
 	// From here on signals are the child's: it ends the job, and its status counts.
-	st, err := launcher.Run(context.WithoutCancel(ctx), job.spec)
+	ctx, endJob := context.WithCancel(context.WithoutCancel(ctx))
+	defer endJob()
+	eyes, err := a.watchJob(p, &job, o, endJob)
+	if err != nil {
+		return err
+	}
+	st, err := launcher.Run(ctx, job.spec)
+	if broken := eyes.finish(st, err != nil); broken != nil {
+		return broken
+	}
 	if err != nil {
 		return startError(args[0], err)
 	}

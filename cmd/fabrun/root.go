@@ -61,6 +61,7 @@ func (a *app) verbs() []*cobra.Command {
 		newPlanCmd(a),
 		newRankCmd(a),
 		newWatchCmd(a),
+		newReportCmd(a),
 		newHostsCmd(a),
 		newSnapshotCmd(a),
 		newLintCmd(a),

@@ -488,8 +488,12 @@ func (st *state) channelLine(m *message) {
 		return
 	}
 	m.proc.reached(phaseChannels)
-	if st.nranks == 0 {
-		st.channelRanks(m.text[:i])
+	if st.nranks == 0 || st.opt.Pairs {
+		from, to := channelRanks(m.text[:i])
+		st.maxRank = max(st.maxRank, from, to)
+		if st.opt.Pairs && from >= 0 && to >= 0 {
+			st.pair(from, to, m.text[i+len(viaMark):])
+		}
 	}
 	st.via(m, m.text[i+len(viaMark):])
 }
@@ -511,17 +515,45 @@ func (st *state) ringMembers(t []byte) {
 	st.ringSize = max(st.ringSize, len(f))
 }
 
-// channelRanks keeps the highest rank that a connection names: 'Channel 03 :
-// 11[0] -> 3[0] …'. Releases up to 2.7 cut the ring's list short, not this.
-func (st *state) channelRanks(t []byte) {
+// channelRanks returns the ranks of a connection: 'Channel 03 : 11[0] -> 3[0] …';
+// -1 where they are cut off. Releases up to 2.7 cut the ring's list short, not this.
+func channelRanks(t []byte) (from, to int) {
 	_, rest, ok := bytes.Cut(t, []byte(" : "))
 	if !ok {
+		return -1, -1
+	}
+	from, rest = leadingInt(rest)
+	_, rest, ok = bytes.Cut(rest, []byte("-> "))
+	if !ok {
+		return -1, -1
+	}
+	to, _ = leadingInt(rest)
+	return from, to
+}
+
+// pair counts a channel of one pair of ranks.
+func (st *state) pair(from, to int, via []byte) {
+	name := "P2P"
+	switch {
+	case bytes.HasPrefix(via, []byte("NET/")):
+		net, rest, ok := bytes.Cut(via[len("NET/"):], []byte("/"))
+		if !ok {
+			return
+		}
+		name = "NET/" + string(net)
+		if bytes.Contains(rest, []byte("/GDRDMA")) {
+			name += "/GDRDMA"
+		}
+	case bytes.HasPrefix(via, []byte("SHM")), bytes.HasPrefix(via, []byte("direct shared")):
+		name = "SHM"
+	case bytes.HasPrefix(via, []byte("P2P/MNNVL")):
+		name = "P2P/MNNVL"
+	case bytes.HasPrefix(via, []byte("COLLNET")):
 		return
 	}
-	a, rest := leadingInt(rest)
-	_, rest, ok = bytes.Cut(rest, []byte("-> "))
-	if b, _ := leadingInt(rest); ok && a >= 0 && b >= 0 {
-		st.maxRank = max(st.maxRank, a, b)
+	key := pairKey{from, to, name}
+	if _, ok := st.pairs[key]; ok || len(st.pairs) < maxPairs {
+		st.pairs[key]++
 	}
 }
 

@@ -10,6 +10,7 @@ const (
 	// maxProcs bounds what is kept per process: beyond it only totals count.
 	maxProcs  = 1 << 16
 	maxEvents = 256
+	maxPairs  = 1 << 15
 	// maxRelayed bounds the lines that are passed on to the user.
 	maxRelayed = 1000
 	maxShown   = 400 // bytes of a line that an event quotes
@@ -60,6 +61,11 @@ const (
 	gdrRelay // /GDRDMA from the memory of another GPU of the node (PXN)
 )
 
+type pairKey struct {
+	from, to int
+	via      string
+}
+
 // state is everything that was learned. All of it is bounded.
 type state struct {
 	opt  Options
@@ -76,7 +82,8 @@ type state struct {
 	devices    []string
 	ibDevices  []string              // of the per-device lines, for logs whose Using line is lost
 	channels   map[transportKey]*int // pointers: counting a known one costs no write of the key
-	intra      map[string]int        // "P2P", "SHM", … -> lines
+	pairs      map[pairKey]int
+	intra      map[string]int // "P2P", "SHM", … -> lines
 	mnnvl      bool
 	nranks     int
 	nnodes     int // 0 unknown
@@ -115,6 +122,7 @@ func (st *state) init(opt Options) {
 		byPid:    map[uint32][]*proc{},
 		channels: map[transportKey]*int{},
 		intra:    map[string]int{},
+		pairs:    map[pairKey]int{},
 		tests:    map[int]string{},
 		tagRanks: map[int]bool{},
 		facts:    map[string]string{},

@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -344,7 +345,7 @@ func (st *state) verdict() Verdict {
 		Networks: []string{}, InterNodeTransports: []string{}, Devices: []string{}, FatalErrors: []string{}, Events: []Event{},
 	}
 	if v.Version == "" {
-		v.Version = cmpOr(st.mpi.version, st.ucx.version)
+		v.Version = cmp.Or(st.mpi.version, st.ucx.version)
 	}
 	v.Networks = append(v.Networks, st.networks...)
 	if len(v.Networks) == 0 {
@@ -400,16 +401,15 @@ func (st *state) verdict() Verdict {
 			v.FatalErrors = append(v.FatalErrors, id)
 		}
 	}
+	for k, n := range st.pairs {
+		v.Pairs = append(v.Pairs, Pair{k.from, k.to, k.via, n})
+	}
+	slices.SortFunc(v.Pairs, func(a, b Pair) int {
+		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To), cmp.Compare(a.Via, b.Via))
+	})
 	v.Events = append(v.Events, st.events...)
 	v.Sentence = st.sentence(&v)
 	return v
-}
-
-func cmpOr(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
 
 // transports lists what carries data between nodes. A connection that is

@@ -45,8 +45,18 @@ type Verdict struct {
 	Cause               *string  `json:"cause"`
 	Intentional         bool     `json:"intentional"` // the user chose that transport
 	FatalErrors         []string `json:"fatal_errors"`
+	Pairs               []Pair   `json:"pairs,omitempty"` // only where they were asked for
 	Events              []Event  `json:"events"`
 	Sentence            string   `json:"sentence"` // the verdict in one sentence, with the fix
+}
+
+// Pair is what carries the channels from one rank to another, in the numbers
+// of their communicator.
+type Pair struct {
+	From     int    `json:"from"`
+	To       int    `json:"to"`
+	Via      string `json:"via"` // "NET/IB/GDRDMA", "NET/Socket", "P2P", "SHM"
+	Channels int    `json:"channels"`
 }
 
 // Options of a Watcher. The zero value reads a file that is already written.
@@ -57,6 +67,8 @@ type Options struct {
 	// Relay gets the warnings and errors of UCX, whose log was taken off the
 	// job's streams, under the same rules as OnEvent. nil: they are not relayed.
 	Relay func(line string)
+	// Pairs keeps what carries the channels of each pair of ranks.
+	Pairs bool
 	// Now stamps events; nil leaves their time zero (a file is read, not a job).
 	Now func() time.Time
 	// Host is where bytes come from whose lines do not name a host.

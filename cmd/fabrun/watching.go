@@ -1,0 +1,296 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"fabrun/envgen"
+	"fabrun/launcher"
+	"fabrun/launcher/plan"
+	"fabrun/launcher/report"
+	"fabrun/launcher/watch"
+)
+
+// watching is the eyes of a running job: its logs, its counters, its record.
+type watching struct {
+	a       *app
+	p       plan.Plan
+	eyes    *launcher.Eyes
+	pumps   []*launcher.Pump
+	sources []*watch.Source
+	record  *report.Recorder
+	file    *os.File
+	began   time.Time
+	cancel  context.CancelFunc // ends the eyes
+	done    chan struct{}
+	endJob  context.CancelFunc // ends the job, under --strict
+	wants   bool               // the user asked for TCP
+	peers   map[string]bool
+
+	mu       sync.Mutex
+	broken   string // the sentence for which --strict ended the job
+	accused  bool
+	counters watch.CounterVerdict
+}
+
+// watchJob prepares the eyes for a job that is about to start. It changes the
+// job's streams only where one of them has to be read.
+func (a *app) watchJob(p plan.Plan, job *preparedJob, o runOptions, endJob context.CancelFunc) (*watching, error) {
+	set := rankVariables(job.spec.Env, job.spec.Argv)
+	w := &watching{a: a, p: p, began: time.Now(), endJob: endJob, wants: watch.AsksForTCP(job.spec.Argv, set), done: make(chan struct{})}
+	if !o.strict {
+		w.endJob = nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "localhost"
+	}
+	if o.record != "" {
+		f, err := os.OpenFile(o.record, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+		if err != nil {
+			return nil, &exitError{Code: exitRunUsage, Err: fmt.Errorf("--record: %w", err)}
+		}
+		w.file = f
+		start := report.RecordStart{Command: userWords(p), Host: host, Version: buildVersion(), Hosts: []string{}}
+		for _, h := range p.Hosts.Hosts {
+			start.Hosts = append(start.Hosts, h.Name)
+		}
+		w.record = report.NewRecorder(f, time.Now, start)
+		var text bytes.Buffer
+		if err := report.PlanJSON(&text, p); err == nil {
+			w.record.Plan(text.Bytes())
+		}
+	}
+	follow, readOut, readErr := launcher.LogPlaces(set, job.dir)
+	follow.Since, follow.Keep = w.began, o.record != ""
+	cfg := launcher.EyesConfig{Host: host, Follow: follow, OnEvent: w.event, Relay: w.relay, OnSample: w.sample, Pairs: o.record != ""}
+	if p.Dialect != plan.Plain && (len(p.Hosts.Hosts) > 1 || o.record != "") {
+		cfg.Meter = launcher.NewMeter(host)
+		w.peers = hostAddresses(p)
+	}
+	w.eyes = launcher.NewEyes(cfg)
+	for _, s := range []struct {
+		read bool
+		file **os.File
+		to   io.Writer
+		name string
+	}{{readOut, &job.spec.Stdout, a.stdout, "stdout"}, {readErr, &job.spec.Stderr, a.stderr, "stderr"}} {
+		if !s.read {
+			continue
+		}
+		src := w.eyes.Watcher().Source(s.name)
+		pump, err := launcher.NewPump(s.to, src)
+		if err != nil {
+			return nil, &exitError{Code: exitInternal, Err: fmt.Errorf("reading the job's %s: %w", s.name, err)}
+		}
+		*s.file = pump.Child()
+		w.pumps, w.sources = append(w.pumps, pump), append(w.sources, src)
+	}
+	started := job.spec.Started
+	job.spec.Started = func(pid int) {
+		if started != nil {
+			started(pid)
+		}
+		for _, p := range w.pumps {
+			p.Start()
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	w.cancel = cancel
+	go func() {
+		defer close(w.done)
+		w.eyes.Run(ctx)
+	}()
+	return w, nil
+}
+
+// userWords are the command line as the user typed it.
+func userWords(p plan.Plan) []string {
+	var out []string
+	for _, w := range p.Argv {
+		if w.Origin == envgen.FromUser {
+			out = append(out, w.Text)
+		}
+	}
+	return out
+}
+
+// rankVariables are the variables that the job's ranks see, as far as the
+// command line and the environment tell.
+func rankVariables(env, argv []string) map[string]string {
+	set := map[string]string{}
+	for _, kv := range env {
+		if name, v, ok := strings.Cut(kv, "="); ok {
+			set[name] = v
+		}
+	}
+	for i, w := range argv {
+		switch {
+		case w == "-x" && i+1 < len(argv):
+			if name, v, ok := strings.Cut(argv[i+1], "="); ok {
+				set[name] = v
+			}
+		case (w == "-genv" || w == "-env") && i+2 < len(argv):
+			set[argv[i+1]] = argv[i+2]
+		}
+	}
+	return set
+}
+
+// hostAddresses are the addresses by which the job's hosts know each other.
+func hostAddresses(p plan.Plan) map[string]bool {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	out := map[string]bool{}
+	for _, h := range p.Hosts.Hosts[:min(len(p.Hosts.Hosts), 4096)] {
+		if h.Address != "" {
+			out[h.Address] = true
+		}
+		addrs, err := net.DefaultResolver.LookupHost(ctx, h.Name)
+		if err != nil {
+			continue
+		}
+		for _, a := range addrs {
+			out[a] = true
+		}
+	}
+	return out
+}
+
+// event is called for everything that the logs say, once per cause.
+func (w *watching) event(e watch.Event) {
+	w.record.Event(e)
+	w.say(e)
+	if e.ID == "fallback" {
+		w.fellBack(e)
+	}
+}
+
+func (w *watching) say(e watch.Event) {
+	if w.a.quiet && e.Severity != watch.SeverityError || e.Severity == watch.SeverityNote && !w.a.verbose {
+		return
+	}
+	fmt.Fprintf(w.a.stderr, "fabrun: %s\n", report.EventLine(e))
+}
+
+// fellBack ends the job under --strict, unless TCP is what was asked for.
+func (w *watching) fellBack(e watch.Event) {
+	if w.endJob == nil || e.Severity != watch.SeverityError || w.wants {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.broken == "" {
+		w.broken = e.Text
+		w.endJob()
+	}
+}
+
+func (w *watching) relay(line string) { fmt.Fprintln(w.a.stderr, line) }
+
+// sample is called for each look at the counters.
+func (w *watching) sample(s watch.Sample) {
+	w.record.Sample(s)
+	if w.eyes == nil {
+		return // the first look, before the start
+	}
+	w.judge()
+}
+
+// judge compares the first and the last look, and says a fallback once.
+func (w *watching) judge() {
+	first, last := w.eyes.Samples()
+	if first == nil || last == nil {
+		return
+	}
+	peers := watch.PeerSet([]watch.Sample{*last})
+	for a := range w.peers {
+		peers[a] = true
+	}
+	job := watch.CounterJob{Hosts: w.hostNames(), CouldRDMA: w.couldRDMA(), WantsTCP: w.wants}
+	if slices.ContainsFunc(last.Ports, func(p watch.PortSample) bool { return p.Active }) {
+		// The other hosts are judged by what this one moved to and from them.
+		job.RDMAHosts = len(job.Hosts)
+	}
+	v := watch.JudgeCounters(job, []watch.HostTraffic{watch.Traffic(*first, *last, peers)})
+	w.mu.Lock()
+	w.counters = v
+	say := v.Fallback != nil && *v.Fallback && !w.accused
+	w.accused = w.accused || say
+	w.mu.Unlock()
+	if !say {
+		return
+	}
+	for _, e := range v.Events {
+		if e.ID == "fallback" {
+			e.Time = last.Time
+			w.event(e)
+		}
+	}
+}
+
+func (w *watching) hostNames() []string {
+	var out []string
+	for _, h := range w.p.Hosts.Hosts {
+		out = append(out, h.Name)
+	}
+	return out
+}
+
+// couldRDMA reports whether the job's library knows RDMA: MPI does; torch's
+// Gloo does not, and only a log of NCCL tells them apart.
+func (w *watching) couldRDMA() bool {
+	if w.p.Dialect != plan.Torchrun && w.p.Dialect != plan.Plain {
+		return true
+	}
+	return w.eyes.Watcher().Verdict().Library != ""
+}
+
+// finish reads what is left, says the verdict and closes the record. It
+// returns the failure that --strict makes of a broken contract.
+func (w *watching) finish(st launcher.Status, failed bool) error {
+	var errs []error
+	for i, p := range w.pumps {
+		if err := p.Stop(2 * time.Second); err == nil {
+			errs = append(errs, w.sources[i].Close())
+		}
+	}
+	w.cancel()
+	<-w.done
+	v := w.eyes.Watcher().Verdict()
+	w.mu.Lock()
+	counters, broken := w.counters, w.broken
+	w.mu.Unlock()
+	w.record.Verdict(v)
+	w.record.Counters(counters)
+	for _, e := range counters.Events {
+		if e.ID != "fallback" {
+			w.event(e)
+		}
+	}
+	if s := report.JobSentence(v, counters, len(w.p.Hosts.Hosts)); s != "" && !failed && (!w.a.quiet || strings.HasPrefix(s, "FALLBACK")) {
+		fmt.Fprintf(w.a.stderr, "fabrun: %s\n", s)
+	}
+	if err := w.record.Exit(report.RecordExit{Code: st.Code, Signal: int(st.Signal), WallS: time.Since(w.began).Seconds()}); err != nil {
+		errs = append(errs, fmt.Errorf("--record: %w", err))
+	}
+	if w.file != nil {
+		errs = append(errs, w.file.Close())
+	}
+	if err := errors.Join(errs...); err != nil {
+		fmt.Fprintf(w.a.stderr, "fabrun: %v\n", err)
+	}
+	if broken != "" {
+		return &exitError{Code: exitContract, Err: fmt.Errorf("--strict ended the job: %s", broken)}
+	}
+	return nil
+}

@@ -1,0 +1,233 @@
+package report
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"fabrun/launcher/watch"
+	"fabrun/topology/finding"
+)
+
+// SchemaRecord names the format of a recorded job: one JSON object a line.
+const SchemaRecord = "fabrun/record/v1"
+
+// recordLine is one line of a record: exactly one of the values is there.
+type recordLine struct {
+	Schema   string                `json:"schema,omitempty"` // first line only
+	Time     time.Time             `json:"time"`
+	Start    *RecordStart          `json:"start,omitempty"`
+	Plan     json.RawMessage       `json:"plan,omitempty"`
+	Finding  *finding.Finding      `json:"finding,omitempty"`
+	Event    *watch.Event          `json:"event,omitempty"`
+	Sample   *watch.Sample         `json:"sample,omitempty"`
+	Verdict  *watch.Verdict        `json:"verdict,omitempty"`
+	Counters *watch.CounterVerdict `json:"counters,omitempty"`
+	Exit     *RecordExit           `json:"exit,omitempty"`
+}
+
+// RecordStart is what was started.
+type RecordStart struct {
+	Command []string `json:"command"`
+	Host    string   `json:"host"`
+	Version string   `json:"version"` // of fabrun
+	Hosts   []string `json:"hosts"`
+}
+
+// RecordExit is how it ended.
+type RecordExit struct {
+	Code   int     `json:"code"`
+	Signal int     `json:"signal,omitempty"`
+	WallS  float64 `json:"wall_s"`
+}
+
+// Recorder writes a record while the job runs. The zero value writes nothing.
+type Recorder struct {
+	mu  sync.Mutex
+	w   io.Writer
+	now func() time.Time
+	err error
+}
+
+// NewRecorder begins a record on w.
+func NewRecorder(w io.Writer, now func() time.Time, start RecordStart) *Recorder {
+	r := &Recorder{w: w, now: now}
+	r.line(recordLine{Schema: SchemaRecord, Start: &start})
+	return r
+}
+
+func (r *Recorder) line(l recordLine) {
+	if r == nil || r.w == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err != nil {
+		return
+	}
+	l.Time = r.now()
+	text, err := json.Marshal(l)
+	if err == nil {
+		// One write a line: a job that is killed leaves whole lines.
+		_, err = r.w.Write(append(text, '\n'))
+	}
+	r.err = err
+}
+
+// Plan records the plan as its JSON.
+func (r *Recorder) Plan(planJSON []byte) { r.line(recordLine{Plan: planJSON}) }
+
+// Finding records one finding.
+func (r *Recorder) Finding(f finding.Finding) { r.line(recordLine{Finding: &f}) }
+
+// Event records one event.
+func (r *Recorder) Event(e watch.Event) { r.line(recordLine{Event: &e}) }
+
+// Sample records one look at the counters.
+func (r *Recorder) Sample(s watch.Sample) { r.line(recordLine{Sample: &s}) }
+
+// Verdict records what the logs said.
+func (r *Recorder) Verdict(v watch.Verdict) {
+	v.Events = nil // each has its own line
+	r.line(recordLine{Verdict: &v})
+}
+
+// Counters records what the counters said.
+func (r *Recorder) Counters(v watch.CounterVerdict) { r.line(recordLine{Counters: &v}) }
+
+// Exit records the end, and returns the first error of all writing.
+func (r *Recorder) Exit(e RecordExit) error {
+	r.line(recordLine{Exit: &e})
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.err
+}
+
+// Record is a recorded job, read back.
+type Record struct {
+	Start    RecordStart           `json:"start"`
+	Began    time.Time             `json:"began"`
+	Ended    *time.Time            `json:"ended"` // nil: the record stops before the job did
+	Plan     *RecordedPlan         `json:"plan"`
+	Findings []finding.Finding     `json:"findings"`
+	Events   []watch.Event         `json:"events"`
+	Samples  []watch.Sample        `json:"samples"`
+	Verdict  *watch.Verdict        `json:"verdict"`
+	Counters *watch.CounterVerdict `json:"counters"`
+	Exit     *RecordExit           `json:"exit"`
+	// Truncated: the last line is cut off.
+	Truncated bool `json:"truncated"`
+}
+
+// RecordedPlan is what a report shows of a plan.
+type RecordedPlan struct {
+	Dialect  string            `json:"dialect"`
+	Contract *string           `json:"contract"`
+	Argv     []string          `json:"argv"`
+	Env      []RecordedVar     `json:"env"`
+	Kept     []RecordedVar     `json:"kept"`
+	Findings []finding.Finding `json:"findings"`
+	Hosts    struct {
+		Source string `json:"source"`
+		Hosts  []struct {
+			Name  string `json:"name"`
+			Slots int    `json:"slots"`
+		} `json:"hosts"`
+	} `json:"hosts"`
+}
+
+// RecordedVar is a variable of a recorded plan.
+type RecordedVar struct {
+	Name     string   `json:"name"`
+	Value    string   `json:"value"`
+	Origin   string   `json:"origin"`
+	Rule     string   `json:"rule"`
+	Why      string   `json:"why"`
+	Evidence []string `json:"evidence"`
+}
+
+const (
+	maxRecordLine    = 16 << 20
+	maxRecordSamples = 100_000
+)
+
+// ReadRecord reads a record. A job that was killed leaves a record without an
+// end, and that is no error; a file that is no record is one.
+func ReadRecord(r io.Reader) (Record, error) {
+	rec := Record{Findings: []finding.Finding{}, Events: []watch.Event{}, Samples: []watch.Sample{}}
+	sc := bufio.NewScanner(r)
+	sc.Buffer(make([]byte, 64<<10), maxRecordLine)
+	n := 0
+	for sc.Scan() {
+		n++
+		if rec.Truncated {
+			return rec, fmt.Errorf("line %d is not a line of a record", n-1)
+		}
+		if len(sc.Bytes()) == 0 {
+			continue
+		}
+		var l recordLine
+		if err := json.Unmarshal(sc.Bytes(), &l); err != nil {
+			if n == 1 {
+				return rec, fmt.Errorf("line 1 is not the beginning of a record (made by 'fabrun run --record FILE'): %w", err)
+			}
+			rec.Truncated = true
+			continue
+		}
+		if n == 1 {
+			if l.Schema != SchemaRecord || l.Start == nil {
+				return rec, fmt.Errorf("not a record: schema %q, want %q", l.Schema, SchemaRecord)
+			}
+			rec.Began = l.Time
+		}
+		if err := rec.take(l); err != nil {
+			return rec, fmt.Errorf("line %d: %w", n, err)
+		}
+	}
+	if err := sc.Err(); err != nil {
+		return rec, fmt.Errorf("line %d: %w", n+1, err)
+	}
+	if n == 0 {
+		return rec, io.ErrUnexpectedEOF
+	}
+	return rec, nil
+}
+
+func (rec *Record) take(l recordLine) error {
+	switch {
+	case l.Start != nil:
+		rec.Start = *l.Start
+	case l.Plan != nil:
+		rec.Plan = &RecordedPlan{}
+		if err := json.Unmarshal(l.Plan, rec.Plan); err != nil {
+			return fmt.Errorf("plan: %w", err)
+		}
+		rec.Findings = append(rec.Findings, rec.Plan.Findings...)
+	case l.Finding != nil:
+		rec.Findings = append(rec.Findings, *l.Finding)
+	case l.Event != nil:
+		if l.Event.Time.IsZero() {
+			l.Event.Time = l.Time
+		}
+		rec.Events = append(rec.Events, *l.Event)
+	case l.Sample != nil:
+		if len(rec.Samples) < maxRecordSamples {
+			rec.Samples = append(rec.Samples, *l.Sample)
+		}
+	case l.Verdict != nil:
+		rec.Verdict = l.Verdict
+	case l.Counters != nil:
+		rec.Counters = l.Counters
+	case l.Exit != nil:
+		rec.Exit = l.Exit
+		end := l.Time
+		rec.Ended = &end
+	}
+	return nil
+}

@@ -1,0 +1,376 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"fabrun/launcher/watch"
+	"fabrun/topology/finding"
+)
+
+// Recorded writes a recorded job for a person: the verdict, then what the job
+// was, what it moved, what happened.
+func Recorded(w io.Writer, rec Record) error {
+	var b strings.Builder
+	b.WriteString(rec.Sentence() + "\n\n")
+	row := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(&b, "  %-10s %s\n", name, value)
+		}
+	}
+	row("command", ShellWords(rec.Start.Command))
+	row("hosts", listWords(rec.Start.Hosts, 8))
+	row("began", rec.Began.Local().Format("2006-01-02 15:04:05"))
+	row("ended", rec.endWord())
+	if rec.Plan != nil && rec.Plan.Contract != nil {
+		row("plan", *rec.Plan.Contract)
+	}
+	if v := rec.Verdict; v != nil {
+		row("library", strings.TrimSpace(v.Library+" "+v.Version))
+		row("network", strings.Join(v.Networks, ", "))
+		row("between", strings.Join(v.InterNodeTransports, ", "))
+		row("devices", strings.Join(v.Devices, " "))
+		row("GPUDirect", gdrWord(*v))
+		row("ranks", ranksWord(*v))
+	}
+	if traffic := rec.Traffic(); len(traffic) > 0 {
+		b.WriteString("\ntraffic            RDMA        TCP in job  TCP other\n")
+		for _, h := range traffic {
+			fmt.Fprintf(&b, "  %-16s %-11s %-11s %s\n", h.Host, rdmaWord(h), bytesWord(h.TCPBytes), bytesWord(h.OtherTCP))
+			for _, p := range h.Ports {
+				if portMoved(p) {
+					fmt.Fprintf(&b, "    %-14s %s\n", fmt.Sprintf("%s:%d", p.HCA, p.Port), counterWords(p.Delta))
+				}
+			}
+		}
+	}
+	if loud := loudFindings(rec.Findings); len(loud) > 0 {
+		b.WriteString("\nfindings\n")
+		for _, f := range loud {
+			fmt.Fprintf(&b, "  %s %s %s: %s\n", f.Severity, f.ID, strings.TrimSpace(f.Host+" "+f.Subject), f.Why)
+			if f.Hint != "" {
+				fmt.Fprintf(&b, "    %s\n", f.Hint)
+			}
+		}
+	}
+	if len(rec.Events) > 0 {
+		b.WriteString("\nevents\n")
+		for _, e := range rec.Events {
+			fmt.Fprintf(&b, "  %8s %s\n", "+"+since(rec.Began, e.Time), EventLine(e))
+		}
+	}
+	if rec.Plan != nil && len(rec.Plan.Env) > 0 {
+		b.WriteString("\nvariables\n")
+		for _, v := range rec.Plan.Env {
+			fmt.Fprintf(&b, "  %s=%s\n    %s\n", v.Name, v.Value, v.Why)
+		}
+	}
+	if rec.Truncated {
+		b.WriteString("\nThe record is cut off in its last line.\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// Sentence is the verdict of a recorded job.
+func (rec Record) Sentence() string {
+	var v watch.Verdict
+	var c watch.CounterVerdict
+	if rec.Verdict != nil {
+		v = *rec.Verdict
+	}
+	if rec.Counters != nil {
+		c = *rec.Counters
+	}
+	if rec.Verdict == nil && rec.Counters == nil {
+		for _, e := range rec.Events {
+			if e.ID == "fallback" {
+				return "FALLBACK to TCP: " + e.Text
+			}
+		}
+		return "The record has no verdict: it stops before the job ended."
+	}
+	if s := JobSentence(v, c, len(rec.Start.Hosts)); s != "" {
+		return s
+	}
+	return "Nothing shows what carried the data; the job ran on one host."
+}
+
+func (rec Record) endWord() string {
+	if rec.Exit == nil || rec.Ended == nil {
+		return "not in the record"
+	}
+	s := fmt.Sprintf("%s, after %s, status %d", rec.Ended.Local().Format("15:04:05"), duration(rec.Exit.WallS), rec.Exit.Code)
+	if rec.Exit.Signal != 0 {
+		s += fmt.Sprintf(" (signal %d)", rec.Exit.Signal)
+	}
+	return s
+}
+
+// Traffic is what each host moved, by its first and last look at the counters.
+func (rec Record) Traffic() []watch.HostTraffic {
+	first, last := map[string]watch.Sample{}, map[string]watch.Sample{}
+	var hosts []string
+	for _, s := range rec.Samples {
+		if _, ok := first[s.Host]; !ok {
+			first[s.Host] = s
+			hosts = append(hosts, s.Host)
+		}
+		last[s.Host] = s
+	}
+	if len(hosts) == 0 {
+		if rec.Counters != nil {
+			return rec.Counters.Hosts
+		}
+		return nil
+	}
+	if rec.Counters != nil && len(rec.Counters.Hosts) == len(hosts) {
+		return rec.Counters.Hosts
+	}
+	var all []watch.Sample
+	for _, h := range hosts {
+		all = append(all, last[h])
+	}
+	peers := watch.PeerSet(all)
+	out := make([]watch.HostTraffic, 0, len(hosts))
+	for _, h := range hosts {
+		out = append(out, watch.Traffic(first[h], last[h], peers))
+	}
+	return out
+}
+
+func loudFindings(fs []finding.Finding) []finding.Finding {
+	return slices.DeleteFunc(slices.Clone(fs), func(f finding.Finding) bool { return f.Severity == finding.Note })
+}
+
+func portMoved(p watch.PortTraffic) bool {
+	for _, n := range p.Delta {
+		if n > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func rdmaWord(h watch.HostTraffic) string {
+	switch {
+	case h.RDMABytes != nil:
+		return watch.Bytes(*h.RDMABytes)
+	case h.RDMAPackets != nil:
+		return fmt.Sprintf("%d packets", *h.RDMAPackets)
+	}
+	return "unknown"
+}
+
+func bytesWord(n *uint64) string {
+	if n == nil {
+		return "unknown"
+	}
+	return watch.Bytes(*n)
+}
+
+func counterWords(delta map[watch.Counter]uint64) string {
+	var out []string
+	for _, c := range watch.CounterNames(delta) {
+		if n := delta[c]; n > 0 {
+			if c == watch.TxBytes || c == watch.RxBytes {
+				out = append(out, fmt.Sprintf("%s %s", strings.TrimSuffix(string(c), "_bytes"), watch.Bytes(n)))
+			} else {
+				out = append(out, fmt.Sprintf("%s %d", c, n))
+			}
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+func listWords(names []string, most int) string {
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s, … (%d)", strings.Join(names[:most], ", "), len(names))
+}
+
+func since(from, t time.Time) string {
+	d := t.Sub(from)
+	if d < 0 {
+		d = 0
+	}
+	return duration(d.Seconds())
+}
+
+// duration writes seconds for a person: "0.4 s", "12 s", "3 min 20 s", "2 h 5 min".
+func duration(s float64) string {
+	switch {
+	case s < 10:
+		return fmt.Sprintf("%.1f s", s)
+	case s < 120:
+		return fmt.Sprintf("%.0f s", s)
+	case s < 7200:
+		return fmt.Sprintf("%d min %d s", int(s)/60, int(s)%60)
+	}
+	return fmt.Sprintf("%d h %d min", int(s)/3600, int(s)%3600/60)
+}
+
+// Change is one difference between two records of one command.
+type Change struct {
+	What   string `json:"what"`
+	Before string `json:"before"`
+	Now    string `json:"now"`
+	Worse  bool   `json:"worse"`
+}
+
+// Comparison is a record beside an earlier one.
+type Comparison struct {
+	Schema    string   `json:"schema"`
+	Same      bool     `json:"same_command"`
+	Tolerance float64  `json:"tolerance"`
+	Worse     bool     `json:"worse"`
+	Changes   []Change `json:"changes"`
+}
+
+// Compare says what is different from before, and whether it is worse: the time
+// by more than the tolerance (a fraction), a fallback, GPUDirect or rails lost.
+func Compare(before, now Record, tolerance float64) Comparison {
+	c := Comparison{Schema: "fabrun/compare/v1", Same: slices.Equal(before.Start.Command, now.Start.Command), Tolerance: tolerance, Changes: []Change{}}
+	add := func(what, was, is string, worse bool) {
+		if was != is {
+			c.Changes = append(c.Changes, Change{what, was, is, worse})
+			c.Worse = c.Worse || worse
+		}
+	}
+	if before.Exit != nil && now.Exit != nil {
+		add("status", fmt.Sprint(before.Exit.Code), fmt.Sprint(now.Exit.Code), now.Exit.Code != 0)
+		if before.Exit.WallS > 0 {
+			share := now.Exit.WallS/before.Exit.WallS - 1
+			if math.Abs(share) > tolerance {
+				add("time", duration(before.Exit.WallS), fmt.Sprintf("%s (%+.0f %%)", duration(now.Exit.WallS), share*100), share > tolerance)
+			}
+		}
+	}
+	var b, n watch.Verdict
+	if before.Verdict != nil {
+		b = *before.Verdict
+	}
+	if now.Verdict != nil {
+		n = *now.Verdict
+	}
+	add("fallback", boolWord(fallbackOf(before)), boolWord(fallbackOf(now)), isTrue(fallbackOf(now)))
+	add("library", strings.TrimSpace(b.Library+" "+b.Version), strings.TrimSpace(n.Library+" "+n.Version), false)
+	add("networks", joined(b.Networks), joined(n.Networks), false)
+	add("transports", joined(b.InterNodeTransports), joined(n.InterNodeTransports), false)
+	add("devices", joined(b.Devices), joined(n.Devices), len(n.Devices) < len(b.Devices))
+	add("GPUDirect", boolWord(b.GDR), boolWord(n.GDR), isTrue(b.GDR) && !isTrue(n.GDR))
+	add("errors", joined(b.FatalErrors), joined(n.FatalErrors), len(n.FatalErrors) > 0)
+	add("hosts", joined(before.Start.Hosts), joined(now.Start.Hosts), false)
+	add("fabrun", before.Start.Version, now.Start.Version, false)
+	was, is := recordedVars(before), recordedVars(now)
+	for _, name := range slices.Sorted(mapsKeys(was, is)) {
+		add(name, orNone(was[name]), orNone(is[name]), false)
+	}
+	for _, id := range slices.Sorted(mapsKeys(warnings(now), nil)) {
+		if _, old := warnings(before)[id]; !old {
+			add("event "+id, "none", warnings(now)[id], true)
+		}
+	}
+	return c
+}
+
+func fallbackOf(r Record) *bool {
+	if r.Verdict != nil && r.Verdict.Fallback != nil {
+		return r.Verdict.Fallback
+	}
+	if r.Counters != nil {
+		return r.Counters.Fallback
+	}
+	return nil
+}
+
+func isTrue(p *bool) bool { return p != nil && *p }
+
+func boolWord(p *bool) string {
+	switch {
+	case p == nil:
+		return "unknown"
+	case *p:
+		return "yes"
+	}
+	return "no"
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "not set"
+	}
+	return s
+}
+
+func joined(s []string) string {
+	if len(s) == 0 {
+		return "none"
+	}
+	return strings.Join(s, ", ")
+}
+
+func recordedVars(r Record) map[string]string {
+	out := map[string]string{}
+	if r.Plan != nil {
+		for _, v := range slices.Concat(r.Plan.Kept, r.Plan.Env) {
+			out[v.Name] = v.Value
+		}
+	}
+	return out
+}
+
+func warnings(r Record) map[string]string {
+	out := map[string]string{}
+	for _, e := range r.Events {
+		if e.Severity != watch.SeverityNote {
+			out[e.ID] = e.Text
+		}
+	}
+	return out
+}
+
+func mapsKeys(a, b map[string]string) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for k := range a {
+			if !yield(k) {
+				return
+			}
+		}
+		for k := range b {
+			if _, both := a[k]; !both && !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+// Compared writes a comparison for a person.
+func Compared(w io.Writer, c Comparison) error {
+	var b strings.Builder
+	switch {
+	case len(c.Changes) == 0:
+		fmt.Fprintf(&b, "As before (times within %.0f %%).\n", c.Tolerance*100)
+	case c.Worse:
+		b.WriteString("Worse than before:\n")
+	default:
+		b.WriteString("Different, not worse:\n")
+	}
+	if !c.Same {
+		b.WriteString("  the two records are of different commands\n")
+	}
+	for _, ch := range c.Changes {
+		mark := " "
+		if ch.Worse {
+			mark = "!"
+		}
+		fmt.Fprintf(&b, "%s %-12s %s -> %s\n", mark, ch.What, ch.Before, ch.Now)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
