@@ -7,15 +7,21 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"fabrun/launcher"
 	"fabrun/launcher/report"
 	"fabrun/launcher/watch"
 )
 
 type watchOptions struct {
-	strict bool
+	strict   bool
+	follow   string
+	counters bool
+	keep     bool
+	pairs    bool
 }
 
 func newWatchCmd(a *app) *cobra.Command {
@@ -30,6 +36,10 @@ stand in between. Several files are logs of one job.
 
 What a log does not show is unknown (null in --json), never guessed.
 
+With --follow it is the eye of one node of a running job: it reads the log files
+of a directory as they grow, and with --counters the node's RDMA and network
+counters, and writes what it sees as JSON lines until its standard input ends.
+
 Exit status: 0; with --strict 1 for a fallback that nobody asked for, or a fatal
 error; 1 also when a file cannot be read; 2 for a wrong call.`,
 		Example: `  fabrun watch slurm-4711.out
@@ -38,11 +48,21 @@ error; 1 also when a file cannot be read; 2 for a wrong call.`,
 		RunE: func(c *cobra.Command, args []string) error { return runWatch(c.Context(), a, opts, args) },
 	}
 	c.Flags().BoolVar(&opts.strict, "strict", false, "exit 1 for a fallback that nobody asked for, or a fatal error")
+	c.Flags().BoolVar(&opts.pairs, "pairs", false, "with --json: also what carries each pair of ranks")
+	c.Flags().StringVar(&opts.follow, "follow", "", "be the eye of this node: follow the files in this `directory`")
+	c.Flags().BoolVar(&opts.counters, "counters", false, "with --follow: read this node's counters too")
+	c.Flags().BoolVar(&opts.keep, "keep", false, "with --follow: leave what was read in the files")
 	return c
 }
 
 func runWatch(ctx context.Context, a *app, opts watchOptions, files []string) error {
-	w := watch.New(watch.Options{})
+	if opts.follow != "" {
+		return runEye(ctx, a, opts, files)
+	}
+	if opts.counters || opts.keep {
+		return usageError(errors.New("--counters and --keep belong to --follow"), "")
+	}
+	w := watch.New(watch.Options{Pairs: opts.pairs})
 	if len(files) == 0 {
 		files = []string{"-"}
 	}
@@ -97,6 +117,43 @@ func readLog(ctx context.Context, a *app, w *watch.Watcher, name string) error {
 			return fmt.Errorf("read standard input: %w", err)
 		}
 	case <-ctx.Done():
+	}
+	return nil
+}
+
+// runEye streams what this node shows of a running job, as the lines of a
+// record, until standard input ends: the session that started it is its life.
+func runEye(ctx context.Context, a *app, opts watchOptions, files []string) error {
+	if len(files) > 0 {
+		return usageError(errors.New("--follow takes a directory and no files"), "")
+	}
+	if info, err := os.Stat(opts.follow); err != nil || !info.IsDir() {
+		return withHint(fmt.Errorf("--follow %q is no directory", opts.follow), "the run directory is made by 'fabrun run'")
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("host name: %w", err)
+	}
+	rec := report.NewRecorder(a.stdout, time.Now, report.RecordStart{Host: host, Version: buildVersion(), Command: []string{}, Hosts: []string{host}})
+	cfg := launcher.EyesConfig{
+		Host: host, Follow: launcher.Following{Dir: opts.follow, Keep: opts.keep, Since: time.Now()}, Pairs: opts.pairs,
+		OnEvent: rec.Event, OnSample: rec.Sample, Relay: rec.Relay,
+	}
+	if opts.counters {
+		cfg.Meter = launcher.NewMeter(host)
+	}
+	eyes := launcher.NewEyes(cfg)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		//nolint:errcheck // any end of the input is the end
+		_, _ = io.Copy(io.Discard, a.stdin)
+		cancel()
+	}()
+	eyes.Run(ctx)
+	rec.Verdict(eyes.Watcher().Verdict())
+	if err := rec.Exit(report.RecordExit{}); err != nil {
+		return fmt.Errorf("writing what was seen: %w", err)
 	}
 	return nil
 }

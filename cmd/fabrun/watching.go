@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"slices"
@@ -37,7 +38,10 @@ type watching struct {
 	peers   map[string]bool
 
 	mu       sync.Mutex
-	broken   string // the sentence for which --strict ended the job
+	looks    map[string][2]watch.Sample // host -> first and last look at its counters
+	remote   []watch.Verdict            // of the other nodes' eyes
+	said     map[string]bool            // what was said of all nodes: once per cause
+	broken   string                     // the sentence for which --strict ended the job
 	accused  bool
 	counters watch.CounterVerdict
 }
@@ -46,7 +50,7 @@ type watching struct {
 // job's streams only where one of them has to be read.
 func (a *app) watchJob(p plan.Plan, job *preparedJob, o runOptions, endJob context.CancelFunc) (*watching, error) {
 	set := rankVariables(job.spec.Env, job.spec.Argv)
-	w := &watching{a: a, p: p, began: time.Now(), endJob: endJob, wants: watch.AsksForTCP(job.spec.Argv, set), done: make(chan struct{})}
+	w := &watching{a: a, p: p, began: time.Now(), endJob: endJob, wants: watch.AsksForTCP(job.spec.Argv, set), done: make(chan struct{}), looks: map[string][2]watch.Sample{}, said: map[string]bool{}}
 	if !o.strict {
 		w.endJob = nil
 	}
@@ -166,13 +170,33 @@ func hostAddresses(p plan.Plan) map[string]bool {
 	return out
 }
 
-// event is called for everything that the logs say, once per cause.
+// event is called for everything that the logs of any node say; a cause is said
+// once for the whole job.
 func (w *watching) event(e watch.Event) {
 	w.record.Event(e)
-	w.say(e)
+	w.mu.Lock()
+	key := e.ID + " " + e.Cause
+	said := w.said[key] && e.ID == "fallback"
+	w.said[key] = true
+	w.mu.Unlock()
+	if !said {
+		w.say(e)
+	}
 	if e.ID == "fallback" {
 		w.fellBack(e)
 	}
+}
+
+// attach reads the eye of another node until its session ends.
+func (w *watching) attach(stream io.Reader) error {
+	return report.ReadEye(stream, report.EyeHandler{
+		Event: w.event, Sample: w.sample, Relay: w.relay,
+		Verdict: func(v watch.Verdict) {
+			w.mu.Lock()
+			w.remote = append(w.remote, v)
+			w.mu.Unlock()
+		},
+	})
 }
 
 func (w *watching) say(e watch.Event) {
@@ -197,45 +221,70 @@ func (w *watching) fellBack(e watch.Event) {
 
 func (w *watching) relay(line string) { fmt.Fprintln(w.a.stderr, line) }
 
-// sample is called for each look at the counters.
+// sample is called for each look at the counters of any node.
 func (w *watching) sample(s watch.Sample) {
 	w.record.Sample(s)
-	if w.eyes == nil {
-		return // the first look, before the start
+	w.mu.Lock()
+	l, ok := w.looks[s.Host]
+	if !ok {
+		l[0] = s
 	}
-	w.judge()
+	l[1] = s
+	w.looks[s.Host] = l
+	w.mu.Unlock()
+	if ok {
+		w.judge()
+	}
 }
 
-// judge compares the first and the last look, and says a fallback once.
+// judge compares the first and the last look of every node, and says a
+// fallback once.
 func (w *watching) judge() {
-	first, last := w.eyes.Samples()
-	if first == nil || last == nil {
-		return
+	could := w.couldRDMA()
+	w.mu.Lock()
+	var last []watch.Sample
+	for _, l := range w.looks {
+		last = append(last, l[1])
 	}
-	peers := watch.PeerSet([]watch.Sample{*last})
+	peers := watch.PeerSet(last)
 	for a := range w.peers {
 		peers[a] = true
 	}
-	job := watch.CounterJob{Hosts: w.hostNames(), CouldRDMA: w.couldRDMA(), WantsTCP: w.wants}
-	if slices.ContainsFunc(last.Ports, func(p watch.PortSample) bool { return p.Active }) {
-		// The other hosts are judged by what this one moved to and from them.
-		job.RDMAHosts = len(job.Hosts)
+	job := watch.CounterJob{Hosts: w.hostNames(), CouldRDMA: could, WantsTCP: w.wants}
+	var hosts []watch.HostTraffic
+	without := 0
+	for _, name := range slices.Sorted(maps.Keys(w.looks)) {
+		l := w.looks[name]
+		hosts = append(hosts, watch.Traffic(l[0], l[1], peers))
+		if !slices.ContainsFunc(l[1].Ports, func(p watch.PortSample) bool { return p.Active }) {
+			without++
+		}
 	}
-	v := watch.JudgeCounters(job, []watch.HostTraffic{watch.Traffic(*first, *last, peers)})
-	w.mu.Lock()
+	// Hosts that nobody looks at are judged by what the others moved to them.
+	job.RDMAHosts = max(len(job.Hosts)-without, 0)
+	if without == len(hosts) {
+		job.RDMAHosts = 0
+	}
+	v := watch.JudgeCounters(job, hosts)
 	w.counters = v
-	say := v.Fallback != nil && *v.Fallback && !w.accused
-	w.accused = w.accused || say
 	w.mu.Unlock()
-	if !say {
+	if v.Fallback == nil || !*v.Fallback {
 		return
 	}
 	for _, e := range v.Events {
-		if e.ID == "fallback" {
-			e.Time = last.Time
+		if e.ID == "fallback" && !w.wasAccused() {
+			e.Time = time.Now()
 			w.event(e)
 		}
 	}
+}
+
+func (w *watching) wasAccused() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	was := w.accused
+	w.accused = true
+	return was
 }
 
 func (w *watching) hostNames() []string {
@@ -252,7 +301,7 @@ func (w *watching) couldRDMA() bool {
 	if w.p.Dialect != plan.Torchrun && w.p.Dialect != plan.Plain {
 		return true
 	}
-	return w.eyes.Watcher().Verdict().Library != ""
+	return w.eyes != nil && w.eyes.Watcher().Verdict().Library != ""
 }
 
 // finish reads what is left, says the verdict and closes the record. It
@@ -266,9 +315,9 @@ func (w *watching) finish(st launcher.Status, failed bool) error {
 	}
 	w.cancel()
 	<-w.done
-	v := w.eyes.Watcher().Verdict()
 	w.mu.Lock()
 	counters, broken := w.counters, w.broken
+	v := watch.Merge(append([]watch.Verdict{w.eyes.Watcher().Verdict()}, w.remote...))
 	w.mu.Unlock()
 	w.record.Verdict(v)
 	w.record.Counters(counters)

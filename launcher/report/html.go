@@ -24,9 +24,14 @@ const (
 	plotHeight     = 190
 )
 
+// troubles are the counters that do not move on a healthy fabric.
+var troubles = []watch.Counter{
+	watch.OutOfSeq, watch.Retransmits, watch.Timeouts, watch.NotReady, watch.Discards, watch.LinkDowned, watch.RetryFailed, watch.SymbolErrors,
+}
+
 type pageFact struct{ Name, Value string }
 
-type pageRail struct{ Host, Port, Sent, Received, Rest string }
+type pageRail struct{ Host, Port, Sent, Received, Rest, Trouble string }
 
 type pageEvent struct{ At, Severity, Where, Text, Line string }
 
@@ -92,11 +97,17 @@ func RecordedHTML(w io.Writer, rec Record, against *Comparison) error {
 	traffic := rec.Traffic()
 	for _, h := range traffic {
 		for _, port := range h.Ports {
-			rest := maps.Clone(port.Delta)
+			rest, trouble := maps.Clone(port.Delta), map[watch.Counter]uint64{}
 			delete(rest, watch.TxBytes)
 			delete(rest, watch.RxBytes)
+			for _, c := range troubles {
+				if n := rest[c]; n > 0 {
+					trouble[c] = n
+				}
+				delete(rest, c)
+			}
 			p.Rails = append(p.Rails, pageRail{h.Host, fmt.Sprintf("%s:%d", port.HCA, port.Port),
-				counterBytes(port.Delta, watch.TxBytes), counterBytes(port.Delta, watch.RxBytes), counterWords(rest)})
+				counterBytes(port.Delta, watch.TxBytes), counterBytes(port.Delta, watch.RxBytes), counterWords(rest), counterWords(trouble)})
 		}
 	}
 	p.Bars = bars(traffic)
@@ -225,10 +236,12 @@ func timeline(rec Record) template.HTML {
 	if span <= 0 || len(rec.Samples) < 2 && len(rec.Events) == 0 {
 		return ""
 	}
-	rdma, tcp := rates(rec)
+	lines := rates(rec)
 	most := 1.0
-	for _, p := range slices.Concat(rdma, tcp) {
-		most = max(most, p.v)
+	for _, l := range lines {
+		for _, p := range l.points {
+			most = max(most, p.v)
+		}
 	}
 	const left, right, top, bottom = 74, 10, 12, 26
 	x := func(t float64) float64 { return left + t/span*(plotWidth-left-right) }
@@ -238,7 +251,7 @@ func timeline(rec Record) template.HTML {
 	for i := range 3 {
 		v := most * float64(i) / 2
 		fmt.Fprintf(&b, `<line class="axis" x1="%d" x2="%d" y1="%.1f" y2="%.1f"/>`, left, plotWidth-right, y(v), y(v))
-		if len(rdma)+len(tcp) > 0 {
+		if len(lines) > 0 {
 			fmt.Fprintf(&b, `<text x="%d" y="%.1f" text-anchor="end">%s/s</text>`, left-6, y(v)+4, watch.Bytes(uint64(v)))
 		}
 	}
@@ -250,18 +263,12 @@ func timeline(rec Record) template.HTML {
 		}
 		fmt.Fprintf(&b, `<text x="%.1f" y="%d" text-anchor="%s">%s</text>`, x(t), plotHeight-6, anchor, duration(t))
 	}
-	for _, line := range []struct {
-		class  string
-		points []point
-	}{{"rdma", rdma}, {"tcp", tcp}} {
-		if len(line.points) == 0 {
-			continue
-		}
-		fmt.Fprintf(&b, `<polyline class="%s" points="`, line.class)
-		for _, p := range line.points {
+	for _, l := range lines {
+		fmt.Fprintf(&b, `<polyline class="%s" points="`, l.class)
+		for _, p := range l.points {
 			fmt.Fprintf(&b, "%.1f,%.1f ", x(p.t), y(p.v))
 		}
-		b.WriteString(`"/>`)
+		fmt.Fprintf(&b, `"><title>%s</title></polyline>`, template.HTMLEscapeString(l.host))
 	}
 	for _, e := range rec.Events {
 		at := x(max(min(e.Time.Sub(rec.Began).Seconds(), span), 0))
@@ -284,13 +291,18 @@ func later(a, b time.Time) time.Time {
 
 type point struct{ t, v float64 }
 
-// rates are bytes per second of all hosts, between one look and the next.
-func rates(rec Record) (rdma, tcp []point) {
+// rateLine is one host's bytes per second by one way.
+type rateLine struct {
+	host, class string
+	points      []point
+}
+
+// rates are bytes per second between one look at the counters and the next.
+func rates(rec Record) []rateLine {
 	peers := watch.PeerSet(rec.Samples)
-	for _, h := range rec.Start.Hosts {
-		peers[h] = true
-	}
 	was := map[string]watch.Sample{}
+	lines := map[[2]string]*rateLine{}
+	var order []*rateLine
 	for _, s := range rec.Samples {
 		prev, ok := was[s.Host]
 		was[s.Host] = s
@@ -300,14 +312,25 @@ func rates(rec Record) (rdma, tcp []point) {
 		}
 		t := watch.Traffic(prev, s, peers)
 		begin, end := prev.Time.Sub(rec.Began).Seconds(), s.Time.Sub(rec.Began).Seconds()
-		if t.RDMABytes != nil {
-			v := float64(*t.RDMABytes) / dt
-			rdma = append(rdma, point{begin, v}, point{end, v})
-		}
-		if t.TCPBytes != nil {
-			v := float64(*t.TCPBytes) / dt
-			tcp = append(tcp, point{begin, v}, point{end, v})
+		for class, n := range map[string]*uint64{"rdma": t.RDMABytes, "tcp": t.TCPBytes} {
+			if n == nil {
+				continue
+			}
+			key := [2]string{s.Host, class}
+			l := lines[key]
+			if l == nil {
+				l = &rateLine{host: s.Host, class: class}
+				lines[key] = l
+				order = append(order, l)
+			}
+			v := float64(*n) / dt
+			l.points = append(l.points, point{begin, v}, point{end, v})
 		}
 	}
-	return rdma, tcp
+	out := make([]rateLine, 0, len(order))
+	for _, l := range order {
+		out = append(out, *l)
+	}
+	slices.SortFunc(out, func(a, b rateLine) int { return strings.Compare(a.class+a.host, b.class+b.host) })
+	return out
 }

@@ -27,6 +27,7 @@ type recordLine struct {
 	Verdict  *watch.Verdict        `json:"verdict,omitempty"`
 	Counters *watch.CounterVerdict `json:"counters,omitempty"`
 	Exit     *RecordExit           `json:"exit,omitempty"`
+	Relay    string                `json:"relay,omitempty"` // a line for the user's eyes, of an eye's stream only
 }
 
 // RecordStart is what was started.
@@ -61,7 +62,7 @@ func NewRecorder(w io.Writer, now func() time.Time, start RecordStart) *Recorder
 
 func (r *Recorder) line(l recordLine) {
 	if r == nil || r.w == nil {
-		return
+		return // nothing is recorded
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -88,6 +89,45 @@ func (r *Recorder) Event(e watch.Event) { r.line(recordLine{Event: &e}) }
 
 // Sample records one look at the counters.
 func (r *Recorder) Sample(s watch.Sample) { r.line(recordLine{Sample: &s}) }
+
+// Relay passes on a line that the user would have seen without fabrun.
+func (r *Recorder) Relay(line string) { r.line(recordLine{Relay: line}) }
+
+// EyeHandler takes what the eye of another node says, as it says it.
+type EyeHandler struct {
+	Start   func(host string)
+	Event   func(watch.Event)
+	Sample  func(watch.Sample)
+	Relay   func(line string)
+	Verdict func(watch.Verdict)
+}
+
+// ReadEye reads the stream of an eye (fabrun watch --follow), which is a record
+// of one node, to its end. Lines that are none of its are skipped: log-in
+// banners come first on some clusters.
+func ReadEye(r io.Reader, h EyeHandler) error {
+	sc := bufio.NewScanner(r)
+	sc.Buffer(make([]byte, 64<<10), maxRecordLine)
+	for sc.Scan() {
+		var l recordLine
+		if len(sc.Bytes()) == 0 || sc.Bytes()[0] != '{' || json.Unmarshal(sc.Bytes(), &l) != nil {
+			continue
+		}
+		switch {
+		case l.Start != nil && h.Start != nil:
+			h.Start(l.Start.Host)
+		case l.Event != nil && h.Event != nil:
+			h.Event(*l.Event)
+		case l.Sample != nil && h.Sample != nil:
+			h.Sample(*l.Sample)
+		case l.Relay != "" && h.Relay != nil:
+			h.Relay(l.Relay)
+		case l.Verdict != nil && h.Verdict != nil:
+			h.Verdict(*l.Verdict)
+		}
+	}
+	return sc.Err()
+}
 
 // Verdict records what the logs said.
 func (r *Recorder) Verdict(v watch.Verdict) {

@@ -526,7 +526,14 @@ func (st *state) sentence(v *Verdict) string {
 	case v.GDRPartial:
 		relay := st.totals(func(k transportKey) bool { return k.gdr == gdrRelay })
 		staged := st.totals(func(k transportKey) bool { return k.gdr == gdrNo })
-		s += fmt.Sprintf(", GPUDirect on (%d connections by way of another GPU, %d through the host)", relay, staged)
+		var but []string
+		if relay > 0 {
+			but = append(but, fmt.Sprintf("%d connections by way of another GPU", relay))
+		}
+		if staged > 0 {
+			but = append(but, fmt.Sprintf("%d through the host", staged))
+		}
+		s += ", GPUDirect on (" + strings.Join(but, ", ") + ")"
 	default:
 		s += ", GPUDirect on"
 	}
