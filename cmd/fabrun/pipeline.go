@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +19,9 @@ import (
 	"fabrun/launcher"
 	"fabrun/launcher/hosts"
 	"fabrun/launcher/plan"
+	"fabrun/profiles"
+	"fabrun/topology"
+	"fabrun/topology/finding"
 )
 
 // jobOptions are the flags that run and plan share.
@@ -37,15 +41,240 @@ func (a *app) planJob(ctx context.Context, o jobOptions, argv []string) (plan.Pl
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	cmd := plan.Parse(plan.Identify(argv, probed.version, probed.resolved), argv)
-	alloc, given, err := a.jobHosts(cmd, o)
+	here, err := a.loadHost(ctx)
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	return plan.Build(plan.Request{
-		Command: cmd, Env: a.env, Hosts: alloc, HostsGiven: given, Local: a.local(alloc),
-		Result: envgen.Result{}, Self: a.self(), Root: a.from == "" && os.Geteuid() == 0,
-	}), nil
+	l := plan.Identify(argv, probed.version, probed.resolved)
+	if a.from != "" {
+		// A replay asks nothing of this machine: the snapshot's launchers count.
+		l = plan.IdentifyFrom(argv, here.Software)
+	}
+	job := jobLook{cmd: plan.Parse(l, argv), hosts: []topology.Host{here}, self: a.self()}
+	view := *a
+	if a.from != "" {
+		// What the snapshot's host had set, and by which name fabrun goes there.
+		view.env, job.self = snapshotEnv(here), "fabrun"
+	}
+	if job.alloc, job.given, err = view.jobHosts(job.cmd, o); err != nil {
+		return plan.Plan{}, err
+	}
+	job.local = a.local(job.alloc)
+	if job.alloc.Source == "localhost" && here.Name != "" {
+		job.alloc.Hosts[0].Name = here.Name
+	}
+	job.program = programFacts(job.cmd, probed)
+	if err := view.lookAtJob(ctx, &job); err != nil {
+		return plan.Plan{}, err
+	}
+	return view.decide(job, o)
+}
+
+// jobLook is what was seen of a job before anything is decided.
+type jobLook struct {
+	cmd     plan.Command
+	alloc   hosts.Allocation
+	given   bool // the hosts were named to fabrun: the launcher has to be told
+	local   bool // every rank runs on this machine
+	hosts   []topology.Host
+	names   []string // what the launcher calls the hosts, in step; nil: one host stands for all
+	assumed int      // how many hosts the one stands for
+	program plan.ProgramFacts
+	self    string // fabrun's path on every node; "" unknown
+	notes   []string
+	finds   []finding.Finding
+}
+
+// lookAtJob looks at the job's hosts and at the program.
+func (a *app) lookAtJob(ctx context.Context, job *jobLook) error {
+	if n := len(job.alloc.Hosts); n > 1 {
+		job.assumed = n
+		job.notes = append(job.notes, fmt.Sprintf("%d hosts are assumed to be like %s", n, a.hostName()))
+	}
+	return nil
+}
+
+// decide is everything between looking and doing; it touches nothing.
+func (a *app) decide(job jobLook, o jobOptions) (plan.Plan, error) {
+	profile, workload, err := a.jobProfiles(job)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	placement, err := hosts.Place(job.alloc, placeJob(job, workload))
+	if err != nil {
+		return plan.Plan{}, &exitError{Code: exitNoPlan, Err: err}
+	}
+	ranksPerNode := 0
+	if placement.NP > 0 && len(placement.Hosts) > 0 {
+		ranksPerNode = (placement.NP + len(placement.Hosts) - 1) / len(placement.Hosts)
+	}
+	container := job.cmd.Container()
+	res := envgen.Compute(envgen.Input{
+		Hosts: job.hosts, Assumed: job.assumed, Profile: profile, Workload: workload,
+		Job: envgen.Job{
+			Settings: job.cmd.Settings(a.env), InContainer: container != "", RanksPerNode: ranksPerNode, Strict: o.strict,
+			Launcher: job.cmd.Launcher.Dialect, Versions: launcherVersions(job.cmd.Launcher),
+		},
+	})
+	place := job.alloc
+	place.Hosts = placement.Hosts
+	bind := workload != nil && workload.Binding == "numa" || len(job.hosts) > 0 && len(job.hosts[0].GPUs) > 0
+	p := plan.Build(plan.Request{
+		Command: job.cmd, Env: a.env, Hosts: job.alloc, Place: place,
+		HostsGiven: job.given && placement.Hostfile, Local: job.local, Result: res, Self: job.self, Workload: workload,
+		Root: a.from == "" && os.Geteuid() == 0, Program: job.program,
+		Table: plan.MakeTable(job.names, job.hosts, res, bind && job.cmd.UserMaps(a.env) == ""),
+	})
+	if job.given || len(job.alloc.Hosts) > 1 {
+		p.Findings = append(p.Findings, placement.Findings...)
+	}
+	p.Findings = append(p.Findings, job.alloc.Findings...)
+	p.Findings = append(p.Findings, job.finds...)
+	finding.Sort(p.Findings)
+	p.Notes = append(p.Notes, job.notes...)
+	return p, nil
+}
+
+// placeJob is what placing ranks needs to know.
+func placeJob(job jobLook, w *profiles.Workload) hosts.Job {
+	j := hosts.Job{NP: job.cmd.Ranks(), Counts: map[string]hosts.Counts{}}
+	if w != nil {
+		if policy, err := hosts.ParsePolicy(w.Slots); err == nil {
+			j.Policy, j.ReserveCores = policy, w.ReserveCores
+		}
+	}
+	for i, h := range job.alloc.Hosts {
+		at := 0
+		if len(job.names) > 0 {
+			at = i
+		}
+		if at < len(job.hosts) {
+			j.Counts[h.Name] = countsOf(job.hosts[at])
+		}
+	}
+	return j
+}
+
+func countsOf(h topology.Host) hosts.Counts {
+	var c hosts.Counts
+	if n := len(h.CPU.Cores); n > 0 {
+		c.Cores = &n
+	}
+	if n := len(h.GPUs); n > 0 {
+		c.GPUs = &n
+	}
+	nodes := 0
+	for _, n := range h.NUMA {
+		if len(n.CPUs) > 0 {
+			nodes++
+		}
+	}
+	if nodes > 0 {
+		c.NUMANodes = &nodes
+	}
+	if h.CPU.MemoryChannels != nil {
+		sum := 0
+		for _, n := range h.CPU.MemoryChannels {
+			sum += n
+		}
+		c.MemoryChannels = &sum
+	}
+	return c
+}
+
+// jobProfiles loads the fabric and workload profiles. Without --workload the
+// program's name may suggest one: then only the variables that every rank needs
+// are taken from it.
+func (a *app) jobProfiles(job jobLook) (profiles.Profile, *profiles.Workload, error) {
+	var profile profiles.Profile
+	p, err := a.fabricProfile()
+	if err != nil {
+		return profile, nil, err
+	}
+	if p != nil {
+		profile = *p
+	}
+	if a.workload != "" {
+		w, err := profiles.LoadWorkload(a.profileDirs(), a.workload)
+		if err != nil {
+			return profile, nil, usageError(err, "'fabrun profile list' names those there are")
+		}
+		return profile, &w, nil
+	}
+	return profile, a.suggestedWorkload(job), nil
+}
+
+func (a *app) suggestedWorkload(job jobLook) *profiles.Workload {
+	for _, program := range job.cmd.Programs() {
+		name := filepath.Base(program[0])
+		for _, info := range profiles.ListWorkloads(a.profileDirs()) {
+			w, err := profiles.LoadWorkload(a.profileDirs(), info.Name)
+			if err != nil || !slices.ContainsFunc(w.Programs, func(p string) bool {
+				ok, err := filepath.Match(p, name)
+				return err == nil && ok
+			}) {
+				continue
+			}
+			return &profiles.Workload{Name: w.Name, About: w.About, Source: w.Source, Forward: w.Forward}
+		}
+	}
+	return nil
+}
+
+// snapshotEnv is the environment that a snapshot carries: a replay uses that
+// and never this machine's.
+func snapshotEnv(h topology.Host) []string {
+	var out []string
+	for _, v := range h.Env {
+		out = append(out, v.Name+"="+v.Value)
+	}
+	return out
+}
+
+// maxShebang is where the kernel stops reading a script's first line.
+const maxShebang = 256
+
+// programFacts is what can be seen of the program without starting it.
+func programFacts(cmd plan.Command, p probed) plan.ProgramFacts {
+	var f plan.ProgramFacts
+	if cmd.Launcher.Dialect == plan.Torchrun {
+		switch {
+		case cmd.Launcher.Words > 1: // python -m torch.distributed.run
+			f.Python = p.path
+		case p.resolved != "":
+			f.Python = shebang(p.resolved)
+		}
+	}
+	return f
+}
+
+// shebang returns the interpreter of a script when its first line is nothing
+// but an absolute path: that is how pip writes torchrun.
+func shebang(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	head := make([]byte, maxShebang)
+	n, err := io.ReadFull(f, head)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return ""
+	}
+	line, _, _ := strings.Cut(string(head[:n]), "\n")
+	line, ok := strings.CutPrefix(line, "#!")
+	if line = strings.TrimSpace(line); !ok || !filepath.IsAbs(line) || strings.ContainsAny(line, " \t") {
+		return ""
+	}
+	return line
+}
+
+// launcherVersions says which of the installed MPIs is started; nil unknown.
+func launcherVersions(l plan.Launcher) *envgen.Versions {
+	if l.MPIKind == "" {
+		return nil
+	}
+	return &envgen.Versions{MPIKind: l.MPIKind, MPI: strings.TrimSpace(l.MPIKind + " " + l.Version)}
 }
 
 // self is the path under which this program can be started again; "" unknown.

@@ -144,7 +144,7 @@ func (b *builder) variables() {
 		switch {
 		case !own(v):
 			b.plan.Kept = append(b.plan.Kept, v)
-		case b.Result.RDMA && b.serves(v) && b.uniform(v):
+		case b.Result.RDMA && b.serves(v) && everywhere(b.Result, v):
 			// A value per rank has the node's as its default: fabrun rank narrows it.
 			b.set(v)
 		}
@@ -160,7 +160,7 @@ func (b *builder) variables() {
 	for _, h := range b.Result.Hosts {
 		var differ []envgen.Var
 		for _, v := range h.Vars {
-			if own(v) && b.serves(v) && !b.uniform(v) {
+			if own(v) && b.serves(v) && !everywhere(b.Result, v) {
 				differ = append(differ, v)
 			}
 		}
@@ -175,16 +175,6 @@ func (b *builder) variables() {
 func (b *builder) serves(v envgen.Var) bool {
 	l := b.Command.Launcher
 	return !strings.HasPrefix(v.Name, "OMPI_MCA_") || l.MPIKind == "openmpi" || l.MPIKind == "" && l.Dialect != Torchrun
-}
-
-// uniform reports whether every host has this variable with this value.
-func (b *builder) uniform(v envgen.Var) bool {
-	for _, h := range b.Result.Hosts {
-		if !slices.ContainsFunc(h.Vars, func(o envgen.Var) bool { return o.Name == v.Name && o.Value == v.Value }) {
-			return false
-		}
-	}
-	return true
 }
 
 // hostfile tells the launcher where to run, where the user has told fabrun and
@@ -407,6 +397,9 @@ func (b *builder) rankWrapper() {
 	}
 	t.Twins = b.twins
 	if b.Command.Launcher.Dialect == Plain {
+		return
+	}
+	if !b.Result.RDMA && !t.Bind {
 		return
 	}
 	if len(t.Classes) == 0 && len(t.Vars) == 0 {

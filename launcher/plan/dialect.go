@@ -4,6 +4,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"fabrun/topology"
 )
 
 // The dialects: how a launcher reads its command line.
@@ -161,6 +163,47 @@ func identifyMPI(base, text, resolved string) Launcher {
 		return Launcher{Dialect: MPICH, Family: "MPICH", MPIKind: "mpich", Words: 1, Note: why}
 	}
 	return Launcher{Dialect: Unknown, Words: 1, Note: "it did not say which MPI it belongs to"}
+}
+
+// IdentifyFrom is Identify where the launcher cannot be asked, since the host
+// is a snapshot: the MPI that is installed there counts.
+func IdentifyFrom(argv []string, installed []topology.Software) Launcher {
+	l := Identify(argv, "", "")
+	if len(argv) == 0 || !slices.Contains(mpiNames, path.Base(argv[0])) {
+		return l
+	}
+	var found []topology.Software
+	for _, s := range installed {
+		switch s.Kind {
+		case "openmpi", "hpcx", "mpich", "mvapich", "intelmpi":
+			if !slices.ContainsFunc(found, func(f topology.Software) bool { return f.Kind == s.Kind }) {
+				found = append(found, s)
+			}
+		}
+	}
+	switch {
+	case len(found) == 0 && l.Dialect != Unknown:
+		return l
+	case len(found) == 1:
+		s := found[0]
+		switch s.Kind {
+		case "mpich":
+			return Launcher{Dialect: MPICH, Family: "MPICH", MPIKind: "mpich", Version: s.Version, Words: 1}
+		case "mvapich":
+			return Launcher{Dialect: MPICH, Family: "MVAPICH", MPIKind: "mvapich", Version: s.Version, Words: 1}
+		case "intelmpi":
+			return Launcher{Dialect: IntelMPI, Family: "Intel MPI", MPIKind: "intelmpi", Version: s.Version, Words: 1}
+		}
+		o := Launcher{Dialect: OpenMPI4, Family: "Open MPI", MPIKind: "openmpi", Version: s.Version, Words: 1}
+		if s.Kind == "hpcx" {
+			o.Family, o.Version = "HPC-X", ""
+		}
+		if major(o.Version) >= 5 {
+			o.Dialect = OpenMPI5
+		}
+		return o
+	}
+	return Launcher{Dialect: OpenMPI4, Family: "Open MPI", MPIKind: "openmpi", Words: 1, Note: "which MPI it belongs to is not in the snapshot; read as Open MPI 4"}
 }
 
 func withNote(l Launcher, note string) Launcher {

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -125,30 +126,22 @@ func (t RankTable) Decide(f RankFacts) RankDecision {
 	for i, s := range class.Slots {
 		sets[i] = ParseCPUs(s.CPUs)
 	}
-	from, to := class.place(f.Env, rank, size)
 	wide := len(f.Mask) > 0 && (f.Effective == nil && coversAll(f.Mask, sets) || f.Effective != nil && covers(f.Mask, f.Effective))
-	if !wide && len(f.Mask) > 0 {
-		// The launcher has chosen: the rank is where its mask is, unless its GPU
-		// says better which devices are near.
-		if on := overlapping(f.Mask, sets); len(class.GPUs) == 0 && len(on) > 0 {
-			i := on[max(rank, 0)%len(on)]
-			from, to = i, i+1
-		}
+	var bound []int // the slots that the launcher has bound the rank to
+	if !wide {
+		bound = overlapping(f.Mask, sets)
 	}
-	if from >= 0 && from < to && to <= len(sets) {
-		if to == from+1 {
-			d.Vars = append(d.Vars, class.Slots[from].Vars...)
+	where := class.place(f.Env, rank, size, bound)
+	d.Vars = append(d.Vars, where.vars...)
+	if t.Bind && wide && where.from < where.to {
+		var want []int
+		for _, s := range sets[where.from:where.to] {
+			want = append(want, s...)
 		}
-		if t.Bind && wide {
-			var want []int
-			for _, s := range sets[from:to] {
-				want = append(want, s...)
-			}
-			if cpus := intersect(f.Mask, want); len(cpus) > 0 && len(cpus) < len(f.Mask) {
-				d.CPUs = cpus
-				if to == from+1 {
-					d.MemNode = class.Slots[from].Node
-				}
+		if cpus := intersect(f.Mask, want); len(cpus) > 0 && len(cpus) < len(f.Mask) {
+			d.CPUs = cpus
+			if where.to == where.from+1 {
+				d.MemNode = class.Slots[where.from].Node
 			}
 		}
 	}
@@ -164,30 +157,104 @@ func (d *RankDecision) twins(prefixes []string) {
 	}
 }
 
-// place returns the slots [from, to) of a rank: the NUMA node of its GPU, else
-// its share of the NUMA nodes in blocks, as MPI launchers fill them. -1, -1
-// where nothing can be said.
-func (c RankClass) place(env []string, rank, size int) (from, to int) {
+// place is where a rank is: its slots [from, to) and the variables that follow.
+type place struct {
+	from, to int // equal: not known
+	vars     []string
+}
+
+// place finds a rank's slots: the NUMA node of its GPU, else the one that its
+// launcher bound it to, else its share of the NUMA nodes in blocks, as MPI
+// launchers fill them. Devices near a slot are spread over its ranks, in step
+// with envgen.RankVars. The only rank of a node keeps everything.
+func (c RankClass) place(env []string, rank, size int, bound []int) place {
 	n := len(c.Slots)
-	switch {
-	case rank < 0 || n == 0:
-		return -1, -1
-	case len(c.GPUs) > 0:
-		s := -1
-		if gpu := ownGPU(env, rank, len(c.GPUs)); gpu >= 0 && gpu < len(c.GPUs) {
-			s = c.GPUs[gpu]
-		}
-		if s < 0 || s >= n {
-			return -1, -1
-		}
-		return s, s + 1
-	case size <= rank:
-		return -1, -1
-	case size >= n:
-		s := rank * n / size
-		return s, s + 1
+	if rank < 0 || size == 1 {
+		return place{}
 	}
-	return rank * n / size, (rank + 1) * n / size
+	if len(c.GPUs) > 0 {
+		i := ownGPU(env, rank, len(c.GPUs))
+		if i < 0 || i >= len(c.GPUs) {
+			return place{}
+		}
+		p := place{vars: c.GPUs[i].Vars}
+		if s := c.GPUs[i].Slot; s >= 0 && s < n {
+			p.from, p.to = s, s+1
+		}
+		return p
+	}
+	if n == 0 || size <= rank && len(bound) == 0 {
+		return place{}
+	}
+	p := place{}
+	turn, share := 0, 1
+	switch {
+	case len(bound) == 1 && size <= rank:
+		p.from, p.to, turn, share = bound[0], bound[0]+1, rank, rank+1
+	case len(bound) == 1:
+		p.from, p.to = bound[0], bound[0]+1
+		turn, share = turnOf(rank, size, n, bound[0])
+	case size <= rank:
+		return place{}
+	case size < n:
+		p.from, p.to = rank*n/size, (rank+1)*n/size
+	default:
+		s := rank * n / size
+		p.from, p.to = s, s+1
+		turn, share = turnOf(rank, size, n, s)
+	}
+	p.vars = c.near(p.from, p.to, turn, share)
+	return p
+}
+
+// turnOf counts the ranks of one slot: which of them this rank is, and how many
+// there are. A launcher fills slots in blocks, or deals ranks out in turn.
+func turnOf(rank, size, n, slot int) (turn, share int) {
+	of := func(r int) int { return r * n / size }
+	if of(rank) != slot {
+		if of = func(r int) int { return r % n }; of(rank) != slot {
+			return rank, size
+		}
+	}
+	for r := range size {
+		if of(r) == slot {
+			share++
+			if r < rank {
+				turn++
+			}
+		}
+	}
+	return turn, share
+}
+
+// near gives number turn of share its part of the devices near the slots:
+// several where there are more devices than sharers, else one.
+func (c RankClass) near(from, to, turn, share int) []string {
+	lists := map[string][]string{}
+	for _, s := range c.Slots[from:to] {
+		for name, devices := range s.Near {
+			for _, d := range devices {
+				if !slices.Contains(lists[name], d) {
+					lists[name] = append(lists[name], d)
+				}
+			}
+		}
+	}
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(lists)) {
+		all := lists[name]
+		var mine []string
+		for i, d := range all {
+			if share <= 1 || i%share == turn%share {
+				mine = append(mine, d)
+			}
+		}
+		if share > 1 && share >= len(all) {
+			mine = all[turn%len(all) : turn%len(all)+1]
+		}
+		out = append(out, name+"="+strings.Join(mine, ","))
+	}
+	return out
 }
 
 // ownGPU is the index, on the whole host, of the GPU that a rank will use: its

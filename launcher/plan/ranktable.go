@@ -29,15 +29,22 @@ type RankTable struct {
 type RankClass struct {
 	Vars  []string   `json:"vars,omitempty"` // NAME=VALUE
 	Slots []RankSlot `json:"slots,omitempty"`
-	// GPUs holds the slot of every GPU by its index; -1: unknown. Empty where
-	// ranks are not bound to GPUs.
-	GPUs []int `json:"gpus,omitempty"`
+	// GPUs are the host's GPUs in their order; empty where ranks use none.
+	GPUs []RankGPU `json:"gpus,omitempty"`
 }
 
-// RankSlot is one NUMA node, and the variables of a rank that runs there.
+// RankSlot is one NUMA node with CPUs.
 type RankSlot struct {
-	Node int      `json:"node"` // NUMA node number
-	CPUs string   `json:"cpus"` // "0-15,64-79"
+	Node int    `json:"node"` // NUMA node number
+	CPUs string `json:"cpus"` // "0-15,64-79"
+	// Near holds, by variable, the devices at the smallest distance: they are
+	// spread over the ranks of the slot.
+	Near map[string][]string `json:"near,omitempty"`
+}
+
+// RankGPU is one GPU, and the variables of a rank that uses it.
+type RankGPU struct {
+	Slot int      `json:"slot"` // index of its NUMA node in Slots; -1 unknown
 	Vars []string `json:"vars,omitempty"`
 }
 
