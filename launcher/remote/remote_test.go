@@ -1,0 +1,460 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"fabrun/launcher/remote/remotetest"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/crypto/ssh"
+)
+
+// nasty are arguments that shells would take apart.
+var nasty = []string{"", "a b", "'", `"`, "$HOME", "`id`", `\`, `\'`, "!x", "a\nb", "*", "-n", "é", "\t", "#", "a;b", "~", "%s", `\0101`, "a\n\n"}
+
+func TestShellLineKeepsArguments(t *testing.T) {
+	for _, sh := range []string{"sh", "bash", "dash", "csh", "tcsh", "fish", "zsh"} {
+		path, err := exec.LookPath(sh)
+		if err != nil {
+			t.Logf("no %s here", sh)
+			continue
+		}
+		for _, stdin := range []bool{false, true} {
+			cmd := Command{Argv: append([]string{"/usr/bin/printf", `<%s>`}, nasty...), Env: []string{"A=x 'y'"}, Dir: "/"}
+			if stdin {
+				cmd.Stdin = strings.NewReader("")
+			}
+			line, err := shellLine(cmd)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var out bytes.Buffer
+			c := exec.Command(path, "-c", line)
+			c.Stdout = &out
+			in, _ := c.StdinPipe()
+			if err := c.Run(); err != nil {
+				t.Errorf("%s: %v", sh, err)
+			}
+			_ = in.Close()
+			if diff := cmp.Diff("<"+strings.Join(nasty, "><")+">", out.String()); diff != "" {
+				t.Errorf("%s -c %q: -want +got\n%s", sh, line, diff)
+			}
+		}
+	}
+}
+
+func FuzzShellLine(f *testing.F) {
+	for _, n := range nasty {
+		f.Add(n, "v")
+	}
+	f.Fuzz(func(t *testing.T, a, b string) {
+		line, err := shellLine(Command{Argv: []string{"/usr/bin/printf", "%s|%s", a, b}, Stdin: strings.NewReader("")})
+		if err != nil {
+			return
+		}
+		out, err := exec.Command("/bin/sh", "-c", line).Output()
+		if err != nil || string(out) != a+"|"+b {
+			t.Fatalf("%q %q through %q: %q, %v", a, b, line, out, err)
+		}
+	})
+}
+
+func TestHostNamesThatAreOptions(t *testing.T) {
+	for _, h := range []string{"", "-oProxyCommand=id", "a b", "a;b", "$(id)", "root@-x", "a\nb", strings.Repeat("a", 300)} {
+		for _, tr := range []Transport{NewSSH(SSHOptions{}), must(NewNative(NativeOptions{})), NewSrun(SrunOptions{})} {
+			if _, err := tr.Exec(t.Context(), h, Command{Argv: []string{"true"}}, Streams{}); CauseOf(err) != BadName {
+				t.Errorf("%s %q: got %v, want bad-name", tr.Name(), h, err)
+			}
+		}
+	}
+}
+
+func must(t Transport, _ []string) Transport { return t }
+
+func transports(t *testing.T, o *remotetest.OpenSSH) []Transport {
+	return []Transport{
+		must(NewNative(NativeOptions{Home: t.TempDir(), LocalUser: "root", ConfigFiles: []string{}, Port: o.Port, IdentityFiles: []string{o.Identity}, KnownHosts: []string{o.KnownHosts}})),
+		NewSSH(SSHOptions{Port: o.Port, User: "root", IdentityFiles: []string{o.Identity}, KnownHosts: []string{o.KnownHosts}, ConfigFile: "/dev/null"}),
+	}
+}
+
+func TestRealSSHD(t *testing.T) {
+	o := remotetest.NewOpenSSH(t)
+	for _, tr := range append(transports(t, o), NewLocal()) {
+		t.Run(tr.Name(), func(t *testing.T) {
+			defer tr.Close()
+			r := Run(t.Context(), tr, "127.0.0.1", Command{Argv: []string{"/bin/sh", "-c", `echo "$A"; pwd; echo err >&2; exit 3`}, Env: []string{"A=it's $B!"}, Dir: "/usr"}, Options{})
+			if r.Err != nil || r.Status != 3 || string(r.Stdout) != "it's $B!\n/usr\n" || !strings.HasSuffix(string(r.Stderr), "err\n") {
+				t.Errorf("got %d %q %q %v", r.Status, r.Stdout, r.Stderr, r.Err)
+			}
+			r = Run(t.Context(), tr, "127.0.0.1", Command{Argv: []string{"cat"}, Stdin: strings.NewReader("in\x00put")}, Options{})
+			if string(r.Stdout) != "in\x00put" || r.Status != 0 {
+				t.Errorf("stdin: got %d %q %v", r.Status, r.Stdout, r.Err)
+			}
+			r = Run(t.Context(), tr, "127.0.0.1", Command{Argv: []string{"cat"}}, Options{})
+			if r.Status != 0 || r.Err != nil {
+				t.Errorf("a command that reads its empty input: %d %v", r.Status, r.Err)
+			}
+			r = Run(t.Context(), tr, "127.0.0.1", Command{Argv: []string{"/no/such/program"}}, Options{})
+			if CauseOf(r.Err) != NoSuchFile || !strings.Contains(r.Err.Error(), "127.0.0.1") {
+				t.Errorf("missing program: %v", r.Err)
+			}
+			r = Run(t.Context(), tr, "127.0.0.1", Command{Argv: []string{"/etc/passwd"}}, Options{})
+			if CauseOf(r.Err) != NotExecutable {
+				t.Errorf("no program: %v", r.Err)
+			}
+			r = Run(t.Context(), tr, "127.0.0.1", Command{Argv: []string{"/bin/sh", "-c", "kill -TERM $$"}}, Options{})
+			if r.Status != 143 {
+				t.Errorf("signal: %d %v", r.Status, r.Err)
+			}
+			r = Run(t.Context(), tr, "127.0.0.1", Command{Argv: []string{"yes"}}, Options{MaxOutput: 100000})
+			if CauseOf(r.Err) != OutputLimit || len(r.Stdout) != 100000 {
+				t.Errorf("flood: %d bytes, %v", len(r.Stdout), r.Err)
+			}
+		})
+	}
+}
+
+func TestCancellationEndsTheRemoteProcess(t *testing.T) {
+	o := remotetest.NewOpenSSH(t)
+	for _, tr := range append(transports(t, o), NewLocal()) {
+		t.Run(tr.Name(), func(t *testing.T) {
+			defer tr.Close()
+			s := Stream(t.Context(), tr, "127.0.0.1", Command{Argv: []string{"/bin/sh", "-c", "sleep 1000 & echo $$ $!; wait"}})
+			var shell, child int
+			if _, err := fmt.Fscan(s.Stdout, &shell, &child); err != nil {
+				t.Fatal(err)
+			}
+			go func() { _, _ = io.Copy(io.Discard, s.Stderr) }()
+			_ = s.Close()
+			for _, pid := range []int{shell, child} {
+				gone := false
+				for end := time.Now().Add(5 * time.Second); time.Now().Before(end); {
+					text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+					if gone = err != nil || strings.Contains(string(text), ") Z "); gone {
+						break
+					}
+					<-time.After(5 * time.Millisecond)
+				}
+				if !gone {
+					t.Errorf("process %d still runs", pid)
+				}
+			}
+			if _, err := s.Wait(); CauseOf(err) != Canceled {
+				t.Errorf("got %v, want canceled", err)
+			}
+		})
+	}
+}
+
+func TestCauses(t *testing.T) {
+	o := remotetest.NewOpenSSH(t)
+	empty := filepath.Join(t.TempDir(), "empty")
+	_ = os.WriteFile(empty, nil, 0o600)
+	other := filepath.Join(t.TempDir(), "other")
+	_ = os.WriteFile(other, append([]byte("* "), ssh.MarshalAuthorizedKey(remotetest.NewKey(t).PublicKey())...), 0o600)
+	stranger := filepath.Join(t.TempDir(), "id")
+	remotetest.NewKeyFile(t, stranger)
+	for _, tc := range []struct {
+		name       string
+		host, id   string
+		known      string
+		port       int
+		want       Cause
+		alsoSystem bool
+	}{
+		{"refused", "127.0.0.1", o.Identity, o.KnownHosts, 1, Refused, true},
+		{"unknown key", "127.0.0.1", o.Identity, empty, o.Port, UnknownKey, true},
+		{"changed key", "127.0.0.1", o.Identity, other, o.Port, ChangedKey, true},
+		{"auth", "127.0.0.1", stranger, o.KnownHosts, o.Port, Auth, true},
+		{"no such host", "no-such-host.invalid", o.Identity, o.KnownHosts, o.Port, UnknownHost, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			for _, tr := range []Transport{
+				must(NewNative(NativeOptions{Home: t.TempDir(), LocalUser: "root", ConfigFiles: []string{}, Port: tc.port, IdentityFiles: []string{tc.id}, KnownHosts: []string{tc.known}})),
+				NewSSH(SSHOptions{Port: tc.port, User: "root", IdentityFiles: []string{tc.id}, KnownHosts: []string{tc.known}, ConfigFile: "/dev/null", Options: []string{"IdentitiesOnly=yes", "GlobalKnownHostsFile=/dev/null"}}),
+			} {
+				r := Run(t.Context(), tr, tc.host, Command{Argv: []string{"true"}}, Options{})
+				if CauseOf(r.Err) != tc.want || !strings.HasPrefix(r.Err.Error(), tc.host) {
+					t.Errorf("%s: got %v, want %s", tr.Name(), r.Err, tc.want)
+				}
+				_ = tr.Close()
+			}
+		})
+	}
+}
+
+// TestConfigFile: names, ports, users, keys and jump hosts come from ssh_config.
+func TestConfigFile(t *testing.T) {
+	o := remotetest.NewOpenSSH(t)
+	home := t.TempDir()
+	hashed := exec.Command("ssh-keygen", "-q", "-H", "-f", filepath.Join(home, "known"))
+	line := fmt.Sprintf("[127.0.0.7]:%d %s[127.0.0.8]:%d %s", o.Port, ssh.MarshalAuthorizedKey(o.HostKey.PublicKey()), o.Port, ssh.MarshalAuthorizedKey(o.HostKey.PublicKey()))
+	_ = os.WriteFile(filepath.Join(home, "known"), []byte(line), 0o600)
+	if out, err := hashed.CombinedOutput(); err != nil {
+		t.Fatalf("ssh-keygen -H: %v %s", err, out)
+	}
+	if text, _ := os.ReadFile(filepath.Join(home, "known")); !bytes.Contains(text, []byte("|1|")) {
+		t.Fatalf("not hashed: %s", text)
+	}
+	kf, _ := os.OpenFile(filepath.Join(home, "known"), os.O_APPEND|os.O_WRONLY, 0)
+	_, _ = kf.WriteString("this line is nothing\n")
+	_ = kf.Close()
+	config := filepath.Join(home, "config")
+	_ = os.WriteFile(config, fmt.Appendf(nil, `
+Match exec "false"
+    Port 9
+Host gate
+    HostName 127.0.0.7
+Host node*
+    HostName 127.0.0.8
+    ProxyJump gate
+Host via
+    HostName 127.0.0.8
+    ProxyCommand nc %%h %%p
+Match all
+    Port %d
+    User root
+    IdentityFile %s
+    UserKnownHostsFile ~/known
+`, o.Port, o.Identity), 0o600)
+	tr, notes := NewNative(NativeOptions{Home: home, LocalUser: "nobody", ConfigFiles: []string{config}})
+	defer tr.Close()
+	if len(notes) != 1 || !strings.Contains(notes[0], "1 Match block") {
+		t.Errorf("notes: %q", notes)
+	}
+	for _, h := range []string{"gate", "node1", "root@node2"} {
+		r := Run(t.Context(), tr, h, Command{Argv: []string{"/bin/sh", "-c", "echo $SSH_CONNECTION"}}, Options{})
+		want := "127.0.0.8"
+		if h == "gate" {
+			want = "127.0.0.7"
+		}
+		if r.Err != nil || !strings.Contains(string(r.Stdout), want) {
+			t.Errorf("%s: %q %v", h, r.Stdout, r.Err)
+		}
+	}
+	if _, err := exec.LookPath("nc"); err == nil {
+		if r := Run(t.Context(), tr, "via", Command{Argv: []string{"true"}}, Options{}); r.Err != nil {
+			t.Errorf("ProxyCommand: %v", r.Err)
+		}
+	}
+}
+
+// TestCertificates: host certificates under @cert-authority, user certificates beside the key.
+func TestCertificates(t *testing.T) {
+	ca := filepath.Join(t.TempDir(), "ca")
+	caKey := remotetest.NewKeyFile(t, ca)
+	o := remotetest.NewOpenSSH(t, "TrustedUserCAKeys "+ca+".pub")
+	sign := func(args ...string) {
+		t.Helper()
+		if out, err := exec.Command("ssh-keygen", append([]string{"-q", "-s", ca, "-I", "x"}, args...)...).CombinedOutput(); err != nil {
+			t.Fatalf("ssh-keygen: %v %s", err, out)
+		}
+	}
+	mine := filepath.Join(t.TempDir(), "mine")
+	remotetest.NewKeyFile(t, mine)
+	sign("-n", "root", mine+".pub")
+	tr := must(NewNative(NativeOptions{Home: t.TempDir(), LocalUser: "root", ConfigFiles: []string{}, Port: o.Port, IdentityFiles: []string{mine}, KnownHosts: []string{o.KnownHosts}}))
+	if r := Run(t.Context(), tr, "127.0.0.1", Command{Argv: []string{"true"}}, Options{}); r.Err != nil {
+		t.Errorf("user certificate: %v", r.Err)
+	}
+	_ = tr.Close()
+
+	host := filepath.Join(t.TempDir(), "hostkey")
+	remotetest.NewKeyFile(t, host)
+	sign("-h", "-n", "127.0.0.1", host+".pub")
+	known := filepath.Join(t.TempDir(), "known")
+	_ = os.WriteFile(known, append([]byte("@cert-authority * "), ssh.MarshalAuthorizedKey(caKey.PublicKey())...), 0o600)
+	o2 := remotetest.NewOpenSSH(t, "HostKey "+host, "HostCertificate "+host+"-cert.pub")
+	tr = must(NewNative(NativeOptions{Home: t.TempDir(), LocalUser: "root", ConfigFiles: []string{}, Port: o2.Port, IdentityFiles: []string{o2.Identity}, KnownHosts: []string{known}}))
+	defer tr.Close()
+	if r := Run(t.Context(), tr, "127.0.0.1", Command{Argv: []string{"true"}}, Options{}); r.Err != nil {
+		t.Errorf("host certificate: %v", r.Err)
+	}
+	if r := Run(t.Context(), tr, "127.0.0.2", Command{Argv: []string{"true"}}, Options{}); CauseOf(r.Err) != ChangedKey {
+		t.Errorf("host certificate for another name: %v", r.Err)
+	}
+}
+
+func faulty(t *testing.T, addr string, key ssh.Signer, f remotetest.Fault) *remotetest.Server {
+	return remotetest.NewServer(t, addr, key, f, func(string) (string, uint32) { return strings.Repeat("answer\n", 100), 0 })
+}
+
+func nativeFor(t *testing.T, port int, key ssh.Signer) Transport {
+	t.Helper()
+	dir := t.TempDir()
+	remotetest.NewKeyFile(t, filepath.Join(dir, "id"))
+	known := filepath.Join(dir, "known")
+	_ = os.WriteFile(known, append([]byte("* "), ssh.MarshalAuthorizedKey(key.PublicKey())...), 0o600)
+	tr := must(NewNative(NativeOptions{Home: dir, LocalUser: "u", ConfigFiles: []string{}, Port: port, IdentityFiles: []string{filepath.Join(dir, "id")}, KnownHosts: []string{known}}))
+	t.Cleanup(func() { _ = tr.Close() })
+	return tr
+}
+
+func TestFaults(t *testing.T) {
+	for fault, want := range map[remotetest.Fault]Cause{
+		remotetest.None: "", remotetest.HangAccept: Timeout, remotetest.HangBanner: Timeout, remotetest.HangSession: Timeout,
+		remotetest.HangCommand: Timeout, remotetest.Drop: Dropped, remotetest.Flood: OutputLimit,
+		remotetest.WrongKey: ChangedKey, remotetest.NoLogin: Auth, remotetest.Garbage: Protocol,
+	} {
+		t.Run(string(fault), func(t *testing.T) {
+			t.Parallel()
+			key := remotetest.NewKey(t)
+			s := faulty(t, "127.0.0.1:0", key, fault)
+			start := time.Now()
+			r := Run(t.Context(), nativeFor(t, s.Port, key), "127.0.0.1", Command{Argv: []string{"x"}}, Options{Deadline: 700 * time.Millisecond, MaxOutput: 1 << 20})
+			if CauseOf(r.Err) != want {
+				t.Errorf("got %v, want %q", r.Err, want)
+			}
+			if took := time.Since(start); took > 3*time.Second {
+				t.Errorf("took %v", took)
+			}
+			if fault == remotetest.Drop && len(r.Stdout) != 350 {
+				t.Errorf("kept %d bytes of what came before the drop", len(r.Stdout))
+			}
+		})
+	}
+}
+
+// TestTwoHundredHosts: one in ten misbehaves; the others all answer, and the
+// whole takes about one deadline. A host that failed costs nothing the second time.
+func TestTwoHundredHosts(t *testing.T) {
+	key := remotetest.NewKey(t)
+	first := faulty(t, "127.0.1.1:0", key, remotetest.None)
+	faults := []remotetest.Fault{remotetest.HangAccept, remotetest.HangBanner, remotetest.HangSession, remotetest.HangCommand, remotetest.Drop, remotetest.Flood, remotetest.WrongKey, remotetest.NoLogin, remotetest.Garbage}
+	hosts := []string{"127.0.1.1"}
+	bad := map[string]remotetest.Fault{}
+	for i := 2; i <= 200; i++ {
+		h := fmt.Sprintf("127.0.1.%d", i)
+		f := remotetest.None
+		if i%10 == 0 {
+			f = faults[(i/10)%len(faults)]
+			bad[h] = f
+		}
+		faulty(t, fmt.Sprintf("%s:%d", h, first.Port), key, f)
+		hosts = append(hosts, h)
+	}
+	tr := nativeFor(t, first.Port, key)
+	deadline := 3 * time.Second
+	start := time.Now()
+	dones := 0
+	rs := RunAll(t.Context(), tr, hosts, func(string) Command { return Command{Argv: []string{"x"}} },
+		Options{Deadline: deadline, MaxOutput: 1 << 20, OnDone: func(done, total int, _ Result) { dones = done }})
+	took := time.Since(start)
+	for i, r := range rs {
+		if r.Host != hosts[i] {
+			t.Fatalf("order: %s at %d", r.Host, i)
+		}
+		if _, isBad := bad[r.Host]; isBad != (r.Err != nil) {
+			t.Errorf("%s (%q): %v", r.Host, bad[r.Host], r.Err)
+		}
+	}
+	t.Logf("200 hosts, %d bad, deadline %v: %v", len(bad), deadline, took)
+	if took > deadline+2*time.Second || dones != 200 {
+		t.Errorf("took %v, %d done", took, dones)
+	}
+	start = time.Now()
+	r := Run(t.Context(), tr, "127.0.1.90", Command{Argv: []string{"x"}}, Options{Deadline: deadline})
+	if r.Err == nil || time.Since(start) > deadline/2 {
+		t.Errorf("a dead host cost its deadline twice: %v after %v", r.Err, time.Since(start))
+	}
+}
+
+func TestStage(t *testing.T) {
+	o := remotetest.NewOpenSSH(t)
+	dir := t.TempDir()
+	prog := filepath.Join(dir, "prog")
+	_ = os.WriteFile(prog, []byte("#!/bin/sh\n[ \"$1\" = version ] && echo v1\n"), 0o755)
+	p, err := ReadProgram(prog, "", "version")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr := transports(t, o)[0]
+	defer tr.Close()
+	paths, errs := Stage(t.Context(), tr, []string{"127.0.0.1"}, p, Options{})
+	if paths["127.0.0.1"] != prog || len(errs) != 0 {
+		t.Errorf("same path: %v %v", paths, errs)
+	}
+	p.Path = "/no/such/place"
+	copies := 0
+	for range 2 {
+		paths, errs = Stage(t.Context(), tr, []string{"127.0.0.1", "127.0.0.2"}, p, Options{})
+		for _, h := range []string{"127.0.0.1", "127.0.0.2"} {
+			r := Run(t.Context(), tr, h, Command{Argv: []string{paths[h], "version"}}, Options{})
+			if string(r.Stdout) != "v1\n" {
+				t.Errorf("%s: %v %v %q %v", h, paths, errs, r.Stdout, r.Err)
+			}
+			copies++
+		}
+	}
+	t.Cleanup(func() { _ = os.Remove(paths["127.0.0.1"]) })
+	if !strings.HasSuffix(paths["127.0.0.1"], "fabrun-"+p.Sum()) {
+		t.Errorf("staged at %v", paths)
+	}
+	p.Arch = "vax"
+	if _, errs = Stage(t.Context(), tr, []string{"127.0.0.1"}, p, Options{}); CauseOf(errs["127.0.0.1"]) != NotExecutable {
+		t.Errorf("another machine: %v", errs)
+	}
+}
+
+func TestSrunFailures(t *testing.T) {
+	for _, tc := range []struct {
+		name, stderr string
+		status       int
+		want         Cause
+	}{
+		{"fine", "", 0, ""},
+		{"the command's own status", "srun: error: node3: task 0: Exited with exit code 3\n", 3, ""},
+		{"not ours", "srun: error: Unable to create step for job 7: Requested node configuration is not available\n", 1, NotInAlloc},
+		{"no such node", "srun: error: Unable to allocate resources: Invalid node name specified\n", 1, UnknownHost},
+		{"no slurm", "srun: fatal: Unable to process configuration file\n", 1, LocalTransport},
+		{"program's own words", "x: error: y\n", 1, ""},
+	} {
+		got := Cause("")
+		if e := srunFailure("n", tc.status, tc.stderr); e != nil {
+			got = e.Cause
+		}
+		if got != tc.want {
+			t.Errorf("%s: got %q, want %q", tc.name, got, tc.want)
+		}
+	}
+}
+
+func TestKnownHostsWildcards(t *testing.T) {
+	for _, tc := range []struct {
+		pattern, s string
+		want       bool
+	}{
+		{"*", "x", true}, {"*", "", true}, {"a?c", "abc", true}, {"a?c", "ac", false}, {"*.b*", "a.b.c", true}, {"**a", "ba", true}, {"a*b*c", "axxbyyc", true}, {"a*b", "ac", false},
+	} {
+		if got := wildcard(tc.pattern, tc.s); got != tc.want {
+			t.Errorf("%q %q: %v", tc.pattern, tc.s, got)
+		}
+	}
+}
+
+func BenchmarkSixtyFourHosts(b *testing.B) {
+	o := remotetest.NewOpenSSH(b)
+	var hosts []string
+	for i := range 64 {
+		hosts = append(hosts, fmt.Sprintf("127.0.0.%d", i+2))
+	}
+	for b.Loop() {
+		tr := must(NewNative(NativeOptions{Home: b.TempDir(), LocalUser: "root", ConfigFiles: []string{}, Port: o.Port, IdentityFiles: []string{o.Identity}, KnownHosts: []string{o.KnownHosts}}))
+		for _, r := range RunAll(context.Background(), tr, hosts, func(string) Command { return Command{Argv: []string{"true"}} }, Options{}) {
+			if r.Err != nil {
+				b.Fatal(r.Err)
+			}
+		}
+		_ = tr.Close()
+	}
+}
