@@ -104,7 +104,7 @@ func (s *Server) serve(c net.Conn, cfg *ssh.ServerConfig, fault Fault, reply fun
 		<-s.done
 		return
 	case Garbage:
-		_, _ = c.Write([]byte(strings.Repeat("HTTP/1.1 400 Bad Request\r\n", 20)))
+		_, _ = c.Write([]byte(strings.Repeat("HTTP/1.1 400 Bad Request ", 20)))
 		_, _ = io.Copy(io.Discard, c)
 		return
 	}
