@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"fabrun/profiles"
 	"fabrun/topology"
 )
 
@@ -55,4 +56,34 @@ func configLine(kind, line string) (name, value string, ok bool) {
 		return prefix + name, value, ok && name != "" && !strings.ContainsAny(name, " \t")
 	}
 	return "", "", false
+}
+
+// EnvSettings are the variables that a snapshot carries of the environment it
+// was taken in: with --from they stand for the user's.
+func EnvSettings(h *topology.Host) []Setting {
+	var out []Setting
+	for _, v := range h.Env {
+		out = append(out, Setting{Name: v.Name, Value: v.Value, Origin: FromUser, Where: "environment of the snapshot"})
+	}
+	return out
+}
+
+// SeenOn is what of a host can speak for a profile.
+func SeenOn(h *topology.Host) profiles.Seen {
+	s := profiles.Seen{DMI: []string{h.Product.Vendor, h.Product.Name, h.Product.Chassis}}
+	for _, d := range h.PCI {
+		if d.Vendor != nil && d.Device != nil {
+			s.PCI = append(s.PCI, fmt.Sprintf("%04x:%04x", *d.Vendor, *d.Device))
+		}
+	}
+	for _, c := range h.HCAs {
+		s.HCAs = append(s.HCAs, c.Name)
+	}
+	for _, d := range h.Netdevs {
+		s.Netdevs = append(s.Netdevs, d.Name)
+	}
+	for _, f := range h.ConfigFiles {
+		s.Files = append(s.Files, strings.TrimPrefix(f.Path, "/"))
+	}
+	return s
 }
