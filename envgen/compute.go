@@ -115,6 +115,10 @@ func Compute(in Input) Result {
 	markScopes(res.Hosts)
 	res.Networks = s.networks()
 	res.Contract = s.contract()
+	for _, h := range in.Profile.Hints {
+		s.add(finding.Finding{ID: "profile.hint", Severity: finding.Note, Subject: "profile " + in.Profile.Name, Seen: "cannot be seen from inside this machine",
+			Wanted: h, Why: "the profile's site asks for it", Hint: ""})
+	}
 	s.judgeAll()
 	res.Findings = s.collapse()
 	finding.Sort(res.Findings)

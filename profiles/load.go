@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -214,3 +215,44 @@ func ListWorkloads(dirs Dirs) []Info {
 	}
 	return out
 }
+
+// LoadAny loads a fabric profile or, where no such one is there, a workload
+// profile; exactly one of the two is not nil.
+func LoadAny(dirs Dirs, name string) (*Profile, *Workload, error) {
+	if isFile(name) {
+		return CheckFile(dirs, name)
+	}
+	p, err := Load(dirs, name)
+	var unknown *UnknownError
+	if !errors.As(err, &unknown) {
+		return &p, nil, err
+	}
+	w, werr := LoadWorkload(dirs, name)
+	if errors.As(werr, &unknown) {
+		return nil, nil, err
+	}
+	return nil, &w, werr
+}
+
+// CheckFile reads one file as the kind of profile that its keys make it.
+func CheckFile(dirs Dirs, file string) (*Profile, *Workload, error) {
+	if !isFile(file) {
+		file = "./" + file
+	}
+	p, err := Load(dirs, file)
+	if err == nil {
+		return &p, nil, nil
+	}
+	w, werr := LoadWorkload(dirs, file)
+	if werr == nil {
+		return nil, &w, nil
+	}
+	text, rerr := readFile(file)
+	if rerr == nil && workloadKeys.MatchString(text) {
+		return nil, nil, werr
+	}
+	return nil, nil, err
+}
+
+// workloadKeys are lines that only a workload profile has.
+var workloadKeys = regexp.MustCompile(`(?m)^(slots|reserve_cores|binding|mpi_options|forward|programs)\s*=`)

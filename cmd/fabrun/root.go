@@ -65,6 +65,9 @@ func (a *app) verbs() []*cobra.Command {
 		newHostsCmd(a),
 		newSnapshotCmd(a),
 		newLintCmd(a),
+		newEnvCmd(a),
+		newProfileCmd(a),
+		newDSCPCmd(a),
 		newVersionCmd(a),
 	}
 }

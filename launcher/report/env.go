@@ -153,12 +153,14 @@ func envSlurm(name, value string) (string, error) {
 	return "export " + name + "=" + value, nil
 }
 
+// Words for a command line are quoted only where they must be: $(fabrun env …)
+// undoes no quotes, so that what needs some wants eval.
 func envOpenMPI(name, value string) (string, error) {
-	return "-x " + shellQuote(name+"="+value), nil
+	return "-x " + ShellWords([]string{name + "=" + value}), nil
 }
 
 func envHydra(name, value string) (string, error) {
-	return "-genv " + name + " " + shellQuote(value), nil
+	return "-genv " + name + " " + ShellWords([]string{value}), nil
 }
 
 // Kubernetes expands $(NAME) in values, and "$$" is a dollar sign; JSON's

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"fabrun/envgen"
+	"fabrun/launcher/plan"
+	"fabrun/launcher/report"
+	"fabrun/profiles"
+	"fabrun/topology"
+	"fabrun/topology/finding"
+)
+
+type envOptions struct {
+	format  string
+	explain bool
+	strict  bool
+	nccl    string
+	ucx     string
+	mpi     string
+}
+
+func newEnvCmd(a *app) *cobra.Command {
+	var o envOptions
+	c := &cobra.Command{
+		Use:   "env [flags] [NAME…]",
+		Short: "Print the variables that make this node's jobs use the fabric",
+		Long: `Choose the variables for this node, as run would, and print them; what is wrong
+goes to standard error. Variables that are already set are kept and judged.
+With names, only those. --explain says for each value which rule chose it, from
+what it was read, what was rejected and why, and what breaks if it is changed.
+
+Libraries' versions are read from the files found; --nccl-version and its like
+say them where the job loads others (in an image, in a virtual environment).
+
+Exit status: 0 fine; 1 a finding of severity error, or the host could not be
+read; 2 usage.`,
+		Example: `  eval "$(fabrun env --profile roce-dscp26)"
+  fabrun env --explain NCCL_IB_HCA
+  fabrun env --format docker > rdma.env && docker run --env-file rdma.env …
+  mpirun $(fabrun env --format openmpi) -np 16 ./a.out`,
+		RunE: func(c *cobra.Command, args []string) error { return runEnv(c.Context(), a, o, args) },
+	}
+	f := c.Flags()
+	f.StringVar(&o.format, "format", "shell", "`form`: "+strings.Join(report.EnvFormats(), ", "))
+	f.BoolVar(&o.explain, "explain", false, "print rule, evidence and alternatives of each value")
+	f.BoolVar(&o.strict, "strict", false, "make a fallback impossible where a library allows it")
+	f.StringVar(&o.nccl, "nccl-version", "", "NCCL's `version` in the job")
+	f.StringVar(&o.ucx, "ucx-version", "", "UCX's `version` in the job")
+	f.StringVar(&o.mpi, "mpi", "", "the job's MPI: openmpi, mpich, intelmpi or mvapich, with its `version`: 'openmpi 5.0.7'")
+	return c
+}
+
+func runEnv(ctx context.Context, a *app, o envOptions, names []string) error {
+	if !slices.Contains(report.EnvFormats(), o.format) {
+		return usageError(fmt.Errorf("unknown form %q", o.format), "--format is one of "+strings.Join(report.EnvFormats(), ", "))
+	}
+	versions, err := o.versions()
+	if err != nil {
+		return err
+	}
+	h, err := a.loadHost(ctx)
+	if err != nil {
+		return err
+	}
+	profile, workload, err := a.jobProfiles()
+	if err != nil {
+		return err
+	}
+	res := envgen.Compute(envgen.Input{
+		Hosts: []topology.Host{h}, Profile: profile, Workload: workload,
+		Job: envgen.Job{Settings: a.settings(&h), Versions: &versions, Strict: o.strict},
+	})
+	if a.profile == "" {
+		res.Findings = append(res.Findings, a.proposals(&h)...)
+		finding.Sort(res.Findings)
+	}
+	host := res.Hosts[0]
+	if host.Vars, err = onlyNamed(host.Vars, names); err != nil {
+		return err
+	}
+	switch {
+	case a.json || o.format == "json":
+		err = report.EnvJSON(a.stdout, res, host)
+	case o.explain:
+		err = report.EnvExplain(a.stdout, host.Vars)
+	default:
+		err = report.Env(a.stdout, report.OwnVars(host.Vars), o.format)
+	}
+	if err != nil {
+		return err
+	}
+	if !a.json && o.format != "json" {
+		if err := a.sayFindings(res.Contract, res.Findings); err != nil {
+			return err
+		}
+	}
+	if worst, _ := finding.Worst(res.Findings); worst == finding.Error {
+		return errFindings
+	}
+	return nil
+}
+
+// sayFindings writes the contract and what is wrong on standard error.
+func (a *app) sayFindings(contract string, fs []finding.Finding) error {
+	if a.quiet {
+		fs = slices.DeleteFunc(slices.Clone(fs), func(f finding.Finding) bool { return f.Severity != finding.Error })
+	} else if _, err := fmt.Fprintf(a.stderr, "fabrun: %s\n", contract); err != nil {
+		return err
+	}
+	if !a.verbose {
+		fs = slices.DeleteFunc(slices.Clone(fs), func(f finding.Finding) bool { return f.Severity == finding.Note && f.ID != "profile.proposal" })
+	}
+	return report.Findings(a.stderr, fs)
+}
+
+func (o envOptions) versions() (envgen.Versions, error) {
+	v := envgen.Versions{NCCL: o.nccl, UCX: o.ucx}
+	if o.mpi == "" {
+		return v, nil
+	}
+	kind, _, _ := strings.Cut(strings.ToLower(o.mpi), " ")
+	if !slices.Contains([]string{"openmpi", "mpich", "intelmpi", "mvapich"}, kind) {
+		return v, usageError(fmt.Errorf("unknown MPI %q", o.mpi), "--mpi 'openmpi 5.0.7', mpich, intelmpi or mvapich")
+	}
+	v.MPIKind, v.MPI = kind, strings.ToLower(o.mpi)
+	return v, nil
+}
+
+// onlyNamed keeps the variables of these names; none named: all.
+func onlyNamed(vars []envgen.Var, names []string) ([]envgen.Var, error) {
+	if len(names) == 0 {
+		return vars, nil
+	}
+	var out []envgen.Var
+	for _, n := range names {
+		i := slices.IndexFunc(vars, func(v envgen.Var) bool { return v.Name == n })
+		if i < 0 {
+			err := &exitError{Code: exitFindings, Err: fmt.Errorf("%s is not set here: no rule has a value for it", n)}
+			if near, ok := envgen.Nearest(n); ok && near.Name != n {
+				err.Hint = "perhaps meant: " + near.Name
+			}
+			return nil, err
+		}
+		out = append(out, vars[i])
+	}
+	return out, nil
+}
+
+// jobProfiles are the fabric and the workload profile that were named; a zero
+// fabric profile where none was.
+func (a *app) jobProfiles() (profiles.Profile, *profiles.Workload, error) {
+	var fabric profiles.Profile
+	p, err := a.fabricProfile()
+	if err != nil {
+		return fabric, nil, err
+	}
+	if p != nil {
+		fabric = *p
+	}
+	if a.workload == "" {
+		return fabric, nil, nil
+	}
+	w, err := profiles.LoadWorkload(a.profileDirs(), a.workload)
+	if err != nil {
+		return fabric, nil, profileError(err)
+	}
+	return fabric, &w, nil
+}
+
+// profileError is a profile that cannot be loaded: a wrong name is a wrong
+// call, and says which there are.
+func profileError(err error) error {
+	var unknown *profiles.UnknownError
+	if errors.As(err, &unknown) {
+		return usageError(err, "there are: "+strings.Join(unknown.Known, ", "))
+	}
+	return usageError(err, "'fabrun profile list' names those there are")
+}
+
+// settings is what is already set: in the environment of a snapshot, or in
+// this process's.
+func (a *app) settings(h *topology.Host) []envgen.Setting {
+	if a.from != "" {
+		return envgen.EnvSettings(h)
+	}
+	return plan.Command{}.Settings(a.env)
+}
+
+// proposals say which profiles fit what is seen; none is taken by itself.
+func (a *app) proposals(h *topology.Host) []finding.Finding {
+	seen := envgen.SeenOn(h)
+	if a.from == "" {
+		for _, i := range profiles.List(a.profileDirs()) {
+			p, err := profiles.Load(a.profileDirs(), i.Name)
+			if err != nil {
+				continue // profile list shows it
+			}
+			for _, f := range p.Match.Files {
+				if _, err := os.Stat(filepath.Join("/", a.root, f)); err == nil {
+					seen.Files = append(seen.Files, f)
+				}
+			}
+		}
+	}
+	var out []finding.Finding
+	for _, p := range profiles.Propose(a.profileDirs(), seen) {
+		out = append(out, finding.Finding{
+			ID: "profile.proposal", Severity: finding.Note, Host: h.Name, Subject: p.Name, Seen: p.Why, Wanted: "a fabric profile",
+			Why: "this looks like: " + p.About, Hint: "--profile " + p.Name,
+		})
+	}
+	return out
+}
