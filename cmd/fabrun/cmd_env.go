@@ -71,7 +71,7 @@ func runEnv(ctx context.Context, a *app, o envOptions, names []string) error {
 	if err != nil {
 		return err
 	}
-	profile, workload, err := a.jobProfiles()
+	profile, workload, err := a.jobProfiles(jobLook{})
 	if err != nil {
 		return err
 	}
@@ -153,27 +153,6 @@ func onlyNamed(vars []envgen.Var, names []string) ([]envgen.Var, error) {
 		out = append(out, vars[i])
 	}
 	return out, nil
-}
-
-// jobProfiles are the fabric and the workload profile that were named; a zero
-// fabric profile where none was.
-func (a *app) jobProfiles() (profiles.Profile, *profiles.Workload, error) {
-	var fabric profiles.Profile
-	p, err := a.fabricProfile()
-	if err != nil {
-		return fabric, nil, err
-	}
-	if p != nil {
-		fabric = *p
-	}
-	if a.workload == "" {
-		return fabric, nil, nil
-	}
-	w, err := profiles.LoadWorkload(a.profileDirs(), a.workload)
-	if err != nil {
-		return fabric, nil, profileError(err)
-	}
-	return fabric, &w, nil
 }
 
 // profileError is a profile that cannot be loaded: a wrong name is a wrong
