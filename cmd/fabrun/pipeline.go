@@ -109,21 +109,36 @@ func (a *app) decide(job jobLook, o jobOptions) (plan.Plan, error) {
 		ranksPerNode = (placement.NP + len(placement.Hosts) - 1) / len(placement.Hosts)
 	}
 	container := job.cmd.Container()
+	// Private logs lie in the run directory, which exists on this machine only
+	// unless fabrun rank makes it on the others.
+	logs := plan.RunDir
+	// A container has a /dev/shm of its own, unless it is apptainer's.
+	inside := container != "" && container != "apptainer" && container != "singularity"
+	if inside || !job.local && (job.self == "" || job.cmd.Launcher.Dialect == plan.Plain) {
+		logs = ""
+	}
 	res := envgen.Compute(envgen.Input{
 		Hosts: job.hosts, Assumed: job.assumed, Profile: profile, Workload: workload,
 		Job: envgen.Job{
 			Settings: job.cmd.Settings(a.env), InContainer: container != "", RanksPerNode: ranksPerNode, Strict: o.strict,
-			Launcher: job.cmd.Launcher.Dialect, Versions: launcherVersions(job.cmd.Launcher),
+			Launcher: job.cmd.Launcher.Dialect, Versions: launcherVersions(job.cmd.Launcher), LogDir: logs,
 		},
 	})
 	place := job.alloc
 	place.Hosts = placement.Hosts
 	bind := workload != nil && workload.Binding == "numa" || len(job.hosts) > 0 && len(job.hosts[0].GPUs) > 0
+	table := plan.MakeTable(job.names, job.hosts, res, bind && job.cmd.UserMaps(a.env) == "")
+	if !job.local && logs != "" {
+		if table == nil {
+			table = &plan.RankTable{}
+		}
+		table.Dir = logs
+	}
 	p := plan.Build(plan.Request{
 		Command: job.cmd, Env: a.env, Hosts: job.alloc, Place: place,
 		HostsGiven: job.given && placement.Hostfile, Local: job.local, Result: res, Self: job.self, Workload: workload,
 		Root: a.from == "" && os.Geteuid() == 0, Program: job.program,
-		Table: plan.MakeTable(job.names, job.hosts, res, bind && job.cmd.UserMaps(a.env) == ""),
+		Table: table,
 	})
 	if job.given || len(job.alloc.Hosts) > 1 {
 		p.Findings = append(p.Findings, placement.Findings...)

@@ -348,7 +348,7 @@ func (b *builder) container() {
 	}
 	for _, prefix := range b.twins {
 		for _, v := range slices.Clone(b.plan.Env) {
-			v.Name, v.Rule, v.Why = prefix+v.Name, "launcher.container", "the same inside the container, whatever the image sets"
+			v.Name, v.Why = prefix+v.Name, "the same inside the container, whatever the image sets"
 			b.set(v)
 		}
 	}
@@ -402,7 +402,7 @@ func (b *builder) rankWrapper() {
 	if !b.Result.RDMA && !t.Bind {
 		return
 	}
-	if len(t.Classes) == 0 && len(t.Vars) == 0 {
+	if len(t.Classes) == 0 && len(t.Vars) == 0 && t.Dir == "" {
 		if len(b.plan.PerHost) > 0 {
 			b.cannotRank("nothing is known of what differs")
 		}
@@ -480,6 +480,18 @@ func (b *builder) torchProgram(ctx context, why string, words []string) bool {
 
 // cannotRank says what is lost without fabrun rank.
 func (b *builder) cannotRank(why string) {
+	if b.Table != nil && b.Table.Dir != "" {
+		// Without the private directory NCCL and UCX would write into the job's
+		// own output.
+		n := len(b.plan.Env)
+		b.plan.Env = slices.DeleteFunc(b.plan.Env, func(v envgen.Var) bool { return strings.HasPrefix(v.Rule, "log.") })
+		if len(b.plan.Env) < n {
+			b.note("the libraries' logs are not read: %s", why)
+		}
+	}
+	if len(b.plan.PerHost) == 0 && (b.Table == nil || !b.Table.Bind) {
+		return
+	}
 	if len(b.plan.PerHost) == 0 {
 		b.note("ranks are not bound by fabrun: %s", why)
 		return
