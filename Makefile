@@ -60,3 +60,18 @@ needs-gcc:
 	@command -v gcc >/dev/null && echo '#include <stdlib.h>' | gcc -E - >/dev/null 2>&1 || testdata/tools/need gcc libc6-dev
 
 .PHONY: help build test check fmt vet staticcheck tidy static docs docs-check golden fuzz bench realdata needs-gcc
+
+lab: ## two QEMU nodes with two rails of Soft-RoCE (NODES=n; FABRUN_LAB_DIR for a second one)
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/fabrun ./cmd/fabrun
+	$(GO) run ./testdata/lab up $${NODES:-2} bin/fabrun
+
+lab-shell: ## a shell on a node of the lab (NODE=1)
+	@$(GO) run ./testdata/lab shell $${NODE:-1}
+
+lab-down: ## end the lab and remove everything but its image
+	@$(GO) run ./testdata/lab down
+
+lab-test: ## what only packets on a wire can prove, on a lab of its own
+	$(GO) test -count=1 -v -timeout 35m ./testdata/lab
+
+.PHONY: lab lab-shell lab-down lab-test
