@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fabrun/topology/discover"
+	"fabrun/topology/live"
 )
 
 type snapshotOptions struct {
@@ -42,7 +43,7 @@ Exit status: 0 written; 1 could not be taken or written; 2 usage.`,
 }
 
 func runSnapshot(ctx context.Context, a *app, o snapshotOptions) error {
-	fsys, _, done, err := a.hostFS(ctx)
+	fsys, _, done, err := a.hostFS(ctx, live.Everything(a.env, a.nvmlHelper()))
 	if err != nil {
 		return err
 	}

@@ -11,11 +11,12 @@ import (
 	"fabrun/testdata/hosts"
 	"fabrun/topology"
 	"fabrun/topology/discover"
+	"fabrun/topology/live"
 )
 
 // hostFS returns the file tree that --from or --root names, else this
-// machine's, and a function that lets go of it.
-func (a *app) hostFS(ctx context.Context) (fs.FS, string, func(), error) {
+// machine's with what ask wants to know of it, and a function that lets go of it.
+func (a *app) hostFS(ctx context.Context, ask live.Options) (fs.FS, string, func(), error) {
 	nothing := func() {}
 	switch {
 	case a.from != "" && a.root != "":
@@ -40,7 +41,8 @@ func (a *app) hostFS(ctx context.Context) (fs.FS, string, func(), error) {
 		}
 		return root.FS(), "root", func() { _ = root.Close() }, nil
 	}
-	return os.DirFS("/"), "live", nothing, nil
+	ask.Env = a.env
+	return live.FS(ctx, ask), "live", nothing, nil
 }
 
 // maxFrom bounds what --from reads: far more than a large host's snapshot.
@@ -75,7 +77,7 @@ func looksLikeXML(text []byte) bool {
 // loadHost is the one way of every verb to the host it works on: --from (a
 // snapshot or an NCCL topology XML), --root, else this machine.
 func (a *app) loadHost(ctx context.Context) (topology.Host, error) {
-	fsys, source, done, err := a.hostFS(ctx)
+	fsys, source, done, err := a.hostFS(ctx, live.Options{})
 	if err != nil {
 		return topology.Host{}, err
 	}
@@ -97,4 +99,13 @@ func (a *app) hostName() string {
 		return fmt.Sprintf("%q", a.root)
 	}
 	return "this machine"
+}
+
+// nvmlHelper is the fabrun-nvml beside this program, "" where there is none.
+func (a *app) nvmlHelper() string {
+	self, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	return live.Helper(self)
 }

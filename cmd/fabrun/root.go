@@ -62,6 +62,7 @@ func (a *app) verbs() []*cobra.Command {
 		newRankCmd(a),
 		newWatchCmd(a),
 		newReportCmd(a),
+		newCheckCmd(a),
 		newHostsCmd(a),
 		newSnapshotCmd(a),
 		newLintCmd(a),

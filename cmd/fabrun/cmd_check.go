@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"fabrun/launcher/report"
+	"fabrun/topology/finding"
+	"fabrun/topology/pasted"
+)
+
+// checkOptions are the flags of check: at most one of the forms that judge a
+// text is set; none of them means the machines themselves.
+type checkOptions struct {
+	gids  string
+	qos   string
+	ports string
+}
+
+// checkForm is one text that check judges: the flag that names its file, and
+// what is done with it. A form prints its own result and returns the findings
+// that decide the exit status.
+type checkForm struct {
+	flag  string
+	usage string
+	file  func(o *checkOptions) *string
+	run   func(a *app, o checkOptions, text string) ([]finding.Finding, error)
+}
+
+// checkForms is the explicit list, in the order of the help.
+var checkForms = []checkForm{
+	{"gids", "judge a GID table: the output of show_gids in this `file` (- is standard input)", func(o *checkOptions) *string { return &o.gids }, checkGIDs},
+	{"qos", "judge a QoS configuration: the output of mlnx_qos or dcb in this `file`", func(o *checkOptions) *string { return &o.qos }, checkQoS},
+	{"ports", "judge ports: the output of ibstat, ibstatus, ibv_devinfo, ibdev2netdev or rdma link in this `file`", func(o *checkOptions) *string { return &o.ports }, checkPorts},
+}
+
+func (o *checkOptions) formFlags(f *pflag.FlagSet) {
+	for _, form := range checkForms {
+		f.StringVar(form.file(o), form.flag, "", form.usage)
+	}
+}
+
+func newCheckCmd(a *app) *cobra.Command {
+	var opts checkOptions
+	c := &cobra.Command{
+		Use:   "check",
+		Short: "Judge what the tools you already use print about the fabric",
+		Long: `Judge the output of the usual tools, from a file or standard input, as if this
+program had looked itself: which GID index is right, whether RoCE reaches a
+lossless priority, which ports carry traffic. Colours, prompts, quoting and
+several outputs in one text are fine; what cannot be read is said line by line.
+
+Exit status: 0 fine; 1 findings of severity error, or the text could not be
+read; 2 wrong usage.`,
+		Example: `  show_gids | fabrun check --gids -
+  fabrun check --qos mlnx_qos.txt
+  ibstat | fabrun check --ports - --json`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return runCheck(c.Context(), a, opts) },
+	}
+	opts.formFlags(c.Flags())
+	return c
+}
+
+func runCheck(_ context.Context, a *app, opts checkOptions) error {
+	var chosen []checkForm
+	for _, form := range checkForms {
+		if *form.file(&opts) != "" {
+			chosen = append(chosen, form)
+		}
+	}
+	switch len(chosen) {
+	case 0:
+		return usageError(fmt.Errorf("check: nothing to judge"), "give a text with --gids, --qos or --ports; 'fabrun check --help' lists them")
+	case 1:
+		return runCheckForm(a, opts, chosen[0])
+	}
+	return usageError(fmt.Errorf("--%s and --%s are two texts: give one", chosen[0].flag, chosen[1].flag), "")
+}
+
+func runCheckForm(a *app, opts checkOptions, form checkForm) error {
+	text, err := a.readText(*form.file(&opts))
+	if err != nil {
+		return withHint(fmt.Errorf("--%s: %w", form.flag, err), "it wants a file, or - for standard input")
+	}
+	findings, err := form.run(a, opts, string(text))
+	if err != nil {
+		return err
+	}
+	if worst, ok := finding.Worst(findings); ok && worst == finding.Error {
+		return errFindings
+	}
+	return nil
+}
+
+func checkGIDs(a *app, _ checkOptions, text string) ([]finding.Finding, error) {
+	g := pasted.ReadGIDs(text)
+	if a.json {
+		return g.Findings, report.GIDsJSON(a.stdout, g)
+	}
+	return g.Findings, report.GIDs(a.stdout, g)
+}
+
+func checkQoS(a *app, _ checkOptions, text string) ([]finding.Finding, error) {
+	q := pasted.ReadQoS(text)
+	if a.json {
+		return q.Findings, report.QoSJSON(a.stdout, q)
+	}
+	return q.Findings, report.QoS(a.stdout, q)
+}
+
+func checkPorts(a *app, _ checkOptions, text string) ([]finding.Finding, error) {
+	p := pasted.ReadPorts(text)
+	if a.json {
+		return p.Findings, report.PortsJSON(a.stdout, p)
+	}
+	return p.Findings, report.Ports(a.stdout, p)
+}
+
+// runTopoMatrix is topo --matrix: a pasted topology matrix in place of a machine.
+func runTopoMatrix(a *app, file string) error {
+	text, err := a.readText(file)
+	if err != nil {
+		return withHint(fmt.Errorf("--matrix: %w", err), "it wants a file, or - for standard input")
+	}
+	m := pasted.ReadMatrix(string(text))
+	if a.json {
+		err = report.MatrixJSON(a.stdout, m)
+	} else {
+		err = report.Matrix(a.stdout, m)
+	}
+	if err != nil {
+		return err
+	}
+	if worst, ok := finding.Worst(m.Findings); ok && worst == finding.Error {
+		return errFindings
+	}
+	return nil
+}
