@@ -27,7 +27,7 @@ func Paths(h Host) []Path {
 }
 
 // NearestHCAs returns the way from one GPU to every HCA, nearest first: by
-// NCCL's type, then nvidia-smi's, then bandwidth, then name.
+// NCCL's type, then nvidia-smi's, then bandwidth, then hops, then name.
 func NearestHCAs(h Host, gpu GPU) []Path {
 	t := newTree(&h)
 	var paths []Path
@@ -53,6 +53,7 @@ func CompareDistance(a, b Path) int {
 		cmp.Compare(a.NCCL.rank(), b.NCCL.rank()),
 		cmp.Compare(a.SMI.rank(), b.SMI.rank()),
 		cmp.Compare(gbps(b), gbps(a)),
+		cmp.Compare(len(a.Chain), len(b.Chain)),
 	)
 }
 

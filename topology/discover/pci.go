@@ -1,6 +1,7 @@
 package discover
 
 import (
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -62,13 +63,11 @@ func (r *reader) pciDevices() {
 			}
 		}
 	}
-	for addr, dir := range where {
-		r.h.PCI = append(r.h.PCI, r.pciDevice(addr, dir))
-		r.dirs[addr] = dir
-	}
-	slices.SortFunc(r.h.PCI, func(a, b topology.PCIDevice) int { return topology.ComparePCI(a.Address, b.Address) })
-	for i, d := range r.h.PCI {
-		r.pci[d.Address] = i
+	r.dirs = where
+	r.h.PCI = make([]topology.PCIDevice, len(where))
+	for i, addr := range slices.SortedFunc(maps.Keys(where), topology.ComparePCI) {
+		r.h.PCI[i] = r.pciDevice(addr, where[addr])
+		r.pci[addr] = i
 	}
 	for i := range r.h.PCI {
 		r.h.PCI[i].Port = r.portType(&r.h.PCI[i])

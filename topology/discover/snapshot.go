@@ -82,6 +82,9 @@ func IsSnapshot(text []byte) bool { return bytes.HasPrefix(text, []byte("fabrun-
 func ReadSnapshot(r io.Reader) (*Snapshot, error) {
 	// One byte more than allowed tells "too large" from "just fits".
 	var b strings.Builder
+	if sized, ok := r.(interface{ Len() int }); ok {
+		b.Grow(min(sized.Len(), maxSnapshot) + 512)
+	}
 	n, err := io.Copy(&b, io.LimitReader(r, maxSnapshot+1))
 	if err != nil {
 		return nil, fmt.Errorf("read snapshot: %w", err)
