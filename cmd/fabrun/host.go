@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"strings"
 
 	"fabrun/testdata/hosts"
 	"fabrun/topology"
 	"fabrun/topology/discover"
+	"fabrun/topology/finding"
 	"fabrun/topology/live"
 )
 
@@ -25,6 +25,9 @@ func (a *app) hostFS(ctx context.Context, ask live.Options) (fs.FS, string, func
 		text, err := a.readFrom()
 		if err != nil {
 			return nil, "", nothing, err
+		}
+		if discover.IsXML(text) {
+			return nil, "", nothing, fmt.Errorf("%q is an NCCL topology XML: this wants a snapshot", a.from)
 		}
 		if !discover.IsSnapshot(text) {
 			return nil, "", nothing, withHint(fmt.Errorf("%q is no fabrun snapshot", a.from), "'fabrun snapshot > FILE' on the machine writes one")
@@ -49,8 +52,17 @@ func (a *app) hostFS(ctx context.Context, ask live.Options) (fs.FS, string, func
 const maxFrom = 64 << 20
 
 // readFrom returns the text of --from: a file, "-" for standard input, or the
-// embedded machine.
+// embedded machine. It is read once: standard input gives it once only.
 func (a *app) readFrom() ([]byte, error) {
+	if a.fromText != nil {
+		return a.fromText, nil
+	}
+	text, err := a.readFromOnce()
+	a.fromText = text
+	return text, err
+}
+
+func (a *app) readFromOnce() ([]byte, error) {
 	if a.from == "-" {
 		return readAllBounded(a.stdin, maxFrom)
 	}
@@ -69,25 +81,40 @@ func (a *app) readFrom() ([]byte, error) {
 	return text, nil
 }
 
-// looksLikeXML reports whether a text begins as XML does.
-func looksLikeXML(text []byte) bool {
-	return strings.HasPrefix(strings.TrimLeft(strings.TrimPrefix(string(text[:min(len(text), 512)]), "\ufeff"), " \t\r\n"), "<")
-}
-
 // loadHost is the one way of every verb to the host it works on: --from (a
 // snapshot or an NCCL topology XML), --root, else this machine.
 func (a *app) loadHost(ctx context.Context) (topology.Host, error) {
-	fsys, source, done, err := a.hostFS(ctx, live.Options{})
+	h, _, err := a.lookAtHost(ctx, live.Options{})
+	return h, err
+}
+
+// lookAtHost is loadHost with more to ask of a live machine, and with what a
+// topology XML has wrong.
+func (a *app) lookAtHost(ctx context.Context, opts live.Options) (topology.Host, []finding.Finding, error) {
+	if a.from != "" && a.root == "" {
+		text, err := a.readFrom()
+		if err != nil {
+			return topology.Host{}, nil, err
+		}
+		if discover.IsXML(text) {
+			h, found, err := discover.ReadXML(bytes.NewReader(text))
+			if err != nil {
+				return h, nil, fmt.Errorf("read %q: %w", a.from, err)
+			}
+			return h, found, nil
+		}
+	}
+	fsys, source, done, err := a.hostFS(ctx, opts)
 	if err != nil {
-		return topology.Host{}, err
+		return topology.Host{}, nil, err
 	}
 	defer done()
 	h, err := discover.Read(fsys)
 	if err != nil {
-		return h, fmt.Errorf("look at %s: %w", a.hostName(), err)
+		return h, nil, fmt.Errorf("look at %s: %w", a.hostName(), err)
 	}
 	h.Source = source
-	return h, nil
+	return h, nil, nil
 }
 
 // hostName is how messages call the host that is looked at.

@@ -26,6 +26,7 @@ type app struct {
 	profile  string
 	workload string
 	from     string
+	fromText []byte // of --from, once it was read
 	root     string
 	json     bool
 	quiet    bool
@@ -64,6 +65,7 @@ func (a *app) verbs() []*cobra.Command {
 		newReportCmd(a),
 		newCheckCmd(a),
 		newHostsCmd(a),
+		newTopoCmd(a),
 		newSnapshotCmd(a),
 		newLintCmd(a),
 		newEnvCmd(a),
