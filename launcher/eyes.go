@@ -2,7 +2,6 @@ package launcher
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"fabrun/launcher/watch"
@@ -18,6 +17,9 @@ type EyesConfig struct {
 	OnSample func(watch.Sample)
 	Pairs    bool              // keep what carries the channels of each pair of ranks
 	Relay    func(line string) // what the user would have seen without fabrun
+	// Stall is how long a set-up may make no progress before it is said; 0
+	// means the default.
+	Stall time.Duration
 	// Poll and Sample are the pauses between looks at files and counters; zero
 	// means the defaults.
 	Poll, Sample time.Duration
@@ -28,16 +30,17 @@ type EyesConfig struct {
 const (
 	pollEvery   = 100 * time.Millisecond
 	sampleEvery = 10 * time.Second
+	stallAfter  = 60 * time.Second
 )
 
 // Eyes watch the job on one node: its private logs and this node's counters.
 type Eyes struct {
-	cfg         EyesConfig
-	watcher     *watch.Watcher
-	follower    *Follower
-	mu          sync.Mutex
-	first, last *watch.Sample
-	grown       time.Time // when a log last grew
+	cfg      EyesConfig
+	watcher  *watch.Watcher
+	follower *Follower
+	progress uint64    // lines that were read
+	grown    time.Time // when one last was
+	stalled  bool      // and that it was said since
 }
 
 // NewEyes takes the first look at the counters: what comes later is compared
@@ -48,6 +51,9 @@ func NewEyes(cfg EyesConfig) *Eyes {
 	}
 	if cfg.Sample == 0 {
 		cfg.Sample = sampleEvery
+	}
+	if cfg.Stall == 0 {
+		cfg.Stall = stallAfter
 	}
 	e := &Eyes{cfg: cfg, grown: time.Now()}
 	e.watcher = watch.New(watch.Options{OnEvent: cfg.OnEvent, Relay: cfg.Relay, Pairs: cfg.Pairs, Now: time.Now, Host: cfg.Host})
@@ -63,14 +69,7 @@ func (e *Eyes) sample() {
 	if e.cfg.Meter == nil {
 		return
 	}
-	s := e.cfg.Meter.Look(time.Now())
-	e.mu.Lock()
-	if e.first == nil {
-		e.first = &s
-	}
-	e.last = &s
-	e.mu.Unlock()
-	if e.cfg.OnSample != nil {
+	if s := e.cfg.Meter.Look(time.Now()); e.cfg.OnSample != nil {
 		e.cfg.OnSample(s)
 	}
 }
@@ -88,28 +87,15 @@ func (e *Eyes) Run(ctx context.Context) {
 			e.sample()
 			return
 		case now := <-poll.C:
-			if e.follower.Poll() > 0 {
-				e.mu.Lock()
-				e.grown = now
-				e.mu.Unlock()
+			e.follower.Poll()
+			if n := e.watcher.Progress(); n != e.progress {
+				e.progress, e.grown, e.stalled = n, now, false
+			} else if quiet := now.Sub(e.grown); quiet > e.cfg.Stall && !e.stalled {
+				e.stalled = true // said once for each time that it stops
+				e.watcher.ReportStall(int(quiet.Seconds()))
 			}
 		case <-sample.C:
 			e.sample()
 		}
 	}
-}
-
-// Samples returns the first and the last look at the counters; nil where there
-// are no counters.
-func (e *Eyes) Samples() (first, last *watch.Sample) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.first, e.last
-}
-
-// Quiet returns for how long no log has grown.
-func (e *Eyes) Quiet(now time.Time) time.Duration {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return now.Sub(e.grown)
 }

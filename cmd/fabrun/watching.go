@@ -204,6 +204,9 @@ func (w *watching) say(e watch.Event) {
 		return
 	}
 	fmt.Fprintf(w.a.stderr, "fabrun: %s\n", report.EventLine(e))
+	for line := range strings.Lines(e.Block) {
+		fmt.Fprintf(w.a.stderr, "        %s", line)
+	}
 }
 
 // fellBack ends the job under --strict, unless TCP is what was asked for.

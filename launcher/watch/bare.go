@@ -27,7 +27,6 @@ var barePatterns = []barePattern{
 
 	{"openmpi-no-pml", []byte("No components were able to be opened in the pml framework"), (*state).openmpiNoPML},
 	{"openmpi-pml", []byte("PML "), (*state).openmpiPML},
-	{"openmpi-select", []byte("select: component "), (*state).openmpiSelect},
 	{"openmpi-bml", []byte("mca: bml: Using "), (*state).openmpiBML},
 	{"openmpi-btl-tcp", []byte("[btl_tcp_"), (*state).openmpiBTL},
 	{"openmpi-tcp-connect", []byte("Open MPI failed to TCP connect"), (*state).openmpiTCPConnect},
@@ -36,6 +35,7 @@ var barePatterns = []barePattern{
 	{"mpi-abort", []byte("MPI_ABORT was invoked"), (*state).mpiAbort},
 	{"intel", []byte("MPI startup():"), (*state).intelStartup},
 	{"mvapich", []byte("MVAPICH"), (*state).mvapich},
+	{"mvapich-rank", []byte(":mpi_rank_"), (*state).mvapichRank},
 	{"libfabric", []byte("libfabric:"), (*state).libfabricLine},
 
 	{"env-assignment", []byte("NCCL_"), (*state).envDump},

@@ -145,6 +145,7 @@ func cleanStart(before []byte) bool {
 
 // line reads one cleaned line that holds an anchor.
 func (st *state) line(b []byte, first int) {
+	st.lines++
 	st.segs = segments(st.segs[:0], b, first)
 	if len(st.segs) == 0 {
 		st.bare(b, b)

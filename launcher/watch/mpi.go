@@ -7,7 +7,6 @@ import (
 
 // mpiState is what MPI libraries and libfabric said.
 type mpiState struct {
-	pml      string         // Open MPI's messaging component
 	btlTCP   bool           // Open MPI's TCP transfer component carries data between nodes
 	provider string         // libfabric provider of Intel MPI, MPICH
 	ranks    map[int]string // rank -> host, of Intel MPI's table
@@ -26,19 +25,6 @@ func (st *state) openmpiPML(m *message) bool {
 	}
 	st.library("openmpi")
 	st.failed("mpi-pml-unavailable", "Open MPI could not select the messaging component that was asked for ("+shown(m.text)+"): set opal_common_ucx_devices=any where the device's driver is not mlx5, or install Open MPI's UCX component.", m)
-	return true
-}
-
-// openmpiSelect reads 'select: component ucx selected' (pml_base_verbose).
-func (st *state) openmpiSelect(m *message) bool {
-	name, rest, ok := strings.Cut(string(m.arg), " ")
-	if !ok || !strings.HasPrefix(rest, "selected") {
-		return false
-	}
-	st.library("openmpi")
-	if name == "ucx" || name == "ob1" || name == "cm" {
-		st.mpi.pml = name
-	}
 	return true
 }
 
@@ -128,6 +114,23 @@ func (st *state) mvapich(m *message) bool {
 		if v != "" && v[0] >= '0' && v[0] <= '9' {
 			st.mpi.version = v
 		}
+	}
+	return true
+}
+
+// mvapichRank reads what a rank of MVAPICH2 reports: '[n1:mpi_rank_0][handle_cqe]
+// Got completion with error 12 …', or '… wc.status=12 (transport retry counter exceeded)'.
+// Its InfiniBand builds know no TCP: they end.
+func (st *state) mvapichRank(m *message) bool {
+	st.library("mvapich")
+	if r, _ := leadingInt(m.arg); r >= 0 {
+		m.rank = r
+	}
+	switch {
+	case bytes.Contains(m.text, []byte("with error ")), bytes.Contains(m.text, []byte("status=")):
+		st.completion(m)
+	case bytes.Contains(m.text, []byte("Caught error: ")), bytes.Contains(m.text, []byte("Segmentation fault")):
+		st.secondary("crash", "A process of the job crashed ("+shown(m.text)+").", m)
 	}
 	return true
 }

@@ -126,6 +126,9 @@ func (st *state) versionLine(m *message) {
 	if strings.Count(v, ".") < 1 {
 		return
 	}
+	if m.proc != nil {
+		m.proc.version = v
+	}
 	if st.version == "" {
 		st.version = v
 	} else if st.version != v {
@@ -270,6 +273,9 @@ func (st *state) netIB(m *message) {
 		if devs := parseDevices(t[len("Using "):]); len(devs) > 0 {
 			st.addSeenNet("IB")
 			st.addDevices(&st.devices, devs)
+			if m.proc != nil && len(devs) <= 64 {
+				m.proc.devs = strings.Join(devs, " ")
+			}
 			st.linkLayers(m)
 		} else if bytes.HasPrefix(t, []byte("Using [RO]")) || bytes.HasPrefix(t, []byte("Using ;")) || bytes.HasPrefix(t, []byte("Using  ;")) {
 			// 2.24 and later print an empty list behind "No device found".
@@ -298,6 +304,9 @@ func (st *state) netIB(m *message) {
 	case bytes.Contains(t, []byte("ncompatible")):
 		st.addSeenNet("IB")
 		st.failed("ib-link-mismatch", "Two ranks try to connect devices of different kind (InfiniBand and RoCE): let NCCL_IB_HCA name devices of one fabric only.", m)
+	case bytes.HasPrefix(t, []byte("IbDev ")):
+		st.addSeenNet("IB")
+		st.gidLine(m, t)
 	case bytes.HasPrefix(t, []byte("[")):
 		st.addSeenNet("IB")
 		st.addDevices(&st.ibDevices, parseDeviceLine(t))
@@ -974,6 +983,9 @@ func (st *state) socketFinalize(m *message) {
 func (st *state) socketFailed(m *message) {
 	t := string(m.text)
 	if strings.Contains(t, "retrying") && !strings.Contains(t, "exceeded") {
+		if peer := wordAfter(m.text, "connect to "); peer != "" && m.proc != nil {
+			m.proc.waitsFor = peer
+		}
 		return
 	}
 	reason := ""

@@ -161,4 +161,5 @@ n2:20:20 [0] NCCL INFO comm 0x2 rank 1 nRanks 2 nNodes 2 localRanks 1 localRank 
 n1:10:11 [0] NCCL INFO Channel 00/0 : 1[0] -> 0[0] [receive] via NET/IB/0/GDRDMA
 n2:20:20 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [receive] via NET/IB/0/GDRDMA
 n1:10:11 [0] NCCL INFO Connected all rings, use ring PXN 0 GDR 1
+n2:20:20 [0] NCCL INFO Connected all rings, use ring PXN 0 GDR 1
 `

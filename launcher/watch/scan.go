@@ -32,12 +32,12 @@ type anchorWord struct {
 // anchorClasses is the explicit list of words that make a line worth reading.
 var anchorClasses = [...]anchorClass{
 	{'N', []anchorWord{{"NCCL", 0}, {"NET/", 0}, {"No components were", 0}}},
-	{'U', []anchorWord{{"UCX ", 0}, {"Using network", 0}}},
-	{'M', []anchorWord{{"MPI", 0}, {"PML ", 1}, {"MV2", 0}}},
+	{'U', []anchorWord{{"UCX ", 0}, {"Using network", 0}, {"Using tcp btl", 0}}},
+	{'M', []anchorWord{{"MPI", 0}, {"PML ", 1}, {"MVAPICH", 0}}},
 	{'L', []anchorWord{{"RCCL", 3}}},
 	{'<', []anchorWord{{"<warn>", 0}, {"<info>", 0}}},
 	{'#', []anchorWord{{"#  Rank ", 0}, {"#   Rank ", 0}}},
-	{'_', []anchorWord{{"[btl_tcp_", 4}, {"opal_common_ucx", 4}, {"pml_ucx", 3}}},
+	{'_', []anchorWord{{"[btl_tcp_", 4}, {"opal_common_ucx", 4}, {"pml_ucx", 3}, {"mpi_rank_", 3}}},
 }
 
 // Source is one stream or file of a job. Lines may come in any pieces. A

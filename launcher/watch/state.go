@@ -30,6 +30,9 @@ type proc struct {
 	net    string
 	phase  phase
 	lines  int // how often a prefix named it
+
+	version, devs, gid string // as it told them
+	waitsFor           string // the address that it tries to reach
 }
 
 // phase is how far a rank has come; used to say what a stalled job waits for.
@@ -71,6 +74,8 @@ type state struct {
 	opt  Options
 	segs []segment // scratch of line
 	msg  message   // likewise
+
+	lines uint64 // that held an anchor
 
 	lib, version string
 

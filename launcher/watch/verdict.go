@@ -246,7 +246,7 @@ func (st *state) fallback() (verdict *bool, cause string, intentional bool) {
 		}
 	}
 	if !overSocket && !choseSocket {
-		if choseRDMA || len(st.seenNets) > 0 || st.ucx.rdma > 0 || st.mpi.provider != "" || st.mpi.pml == "ucx" {
+		if choseRDMA || len(st.seenNets) > 0 || st.ucx.rdma > 0 || st.mpi.provider != "" {
 			return &no, "", st.wantedRDMA()
 		}
 		if known && nodes == 1 {

@@ -14,6 +14,7 @@ type Event struct {
 	Rank     *int      `json:"rank"`
 	Cause    string    `json:"cause,omitempty"` // cause ID of a fallback
 	Text     string    `json:"text"`            // one sentence: what happened, what to do
+	Block    string    `json:"block,omitempty"` // several lines that tell more, to paste into a report
 	Line     string    `json:"line,omitempty"`  // the line it was read from, cut to a bounded length
 }
 
@@ -103,6 +104,14 @@ func (w *Watcher) Events() []Event {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append([]Event(nil), w.st.events...)
+}
+
+// Progress counts the lines of libraries that were read: it stands still where
+// the job does.
+func (w *Watcher) Progress() uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.st.lines
 }
 
 // elide notes that lines were left out, as people do with "..." in what they

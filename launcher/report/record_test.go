@@ -1,0 +1,211 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"fabrun/launcher/watch"
+	"fabrun/topology/finding"
+)
+
+var began = time.Date(2026, 11, 21, 5, 0, 0, 0, time.UTC)
+
+// clock gives a second more each time.
+func clock() func() time.Time {
+	t := began.Add(-time.Second)
+	return func() time.Time {
+		t = t.Add(time.Second)
+		return t
+	}
+}
+
+// recorded writes a job of two hosts: rdma and tcp are what it moved, wall how
+// long it took.
+func recorded(t *testing.T, rdma, tcp uint64, wall float64) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	r := NewRecorder(&b, clock(), RecordStart{Command: []string{"mpirun", "-np", "2", "./a.out", "<script>alert(1)</script>"}, Host: "n1", Version: "v1", Hosts: []string{"n1", "n2"}})
+	r.Plan([]byte(`{"contract":"1 rail of RoCE v2","env":[{"name":"UCX_NET_DEVICES","value":"mlx5_0:1","origin":"plan","why":"the ACTIVE port"}],"findings":[]}`))
+	r.Finding(finding.Finding{ID: "port.mtu", Severity: finding.Warning, Host: "n2", Subject: "mlx5_0 port 1", Why: "small packets"})
+	yes, no := true, false
+	fb := &no
+	cause := ""
+	if rdma == 0 {
+		fb, cause = &yes, watch.CauseCounter
+	}
+	for _, at := range []uint64{0, 1} {
+		for i, host := range []string{"n1", "n2"} {
+			peer := []string{"10.0.0.2", "10.0.0.1"}[i]
+			r.Sample(watch.Sample{Time: began.Add(time.Duration(at) * time.Minute), Host: host, Netdevs: []watch.NetdevSample{},
+				Addresses: []string{[]string{"10.0.0.1", "10.0.0.2"}[i]}, TCP: []watch.PeerBytes{{Peer: peer, Tx: at * tcp, Rx: at * tcp}},
+				Ports: []watch.PortSample{{HCA: "mlx5_0", Port: 1, Active: true, RateGbps: 100, Counters: map[watch.Counter]uint64{watch.TxBytes: at * rdma, watch.RxBytes: at * rdma}}}})
+		}
+	}
+	if cause != "" {
+		r.Event(watch.Event{Time: began.Add(time.Minute), ID: "fallback", Severity: watch.SeverityError, Cause: cause, Text: "it fell back", Line: "n1: <b>line</b>"})
+	}
+	r.Verdict(watch.Verdict{Schema: watch.SchemaVerdict, Library: "ucx", Version: "1.18.1", Networks: []string{"rc_mlx5"}, Devices: []string{"mlx5_0:1"}, Fallback: fb,
+		InterNodeTransports: []string{}, FatalErrors: []string{}, Sentence: map[bool]string{true: "FALLBACK to TCP: it fell back", false: "No fallback: rc_mlx5 on 1 device."}[*fb],
+		Pairs: []watch.Pair{{From: 0, To: 1, Via: "NET/IB/GDRDMA", Channels: 2}, {From: 1, To: 0, Via: "NET/Socket", Channels: 2}}})
+	if err := r.Exit(RecordExit{Code: 0, WallS: wall}); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func read(t *testing.T, text []byte) Record {
+	t.Helper()
+	rec, err := ReadRecord(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rec
+}
+
+func TestRecordComesBack(t *testing.T) {
+	rec := read(t, recorded(t, 5<<30, 1000, 60))
+	if rec.Sentence() != "No fallback: rc_mlx5 on 1 device." || len(rec.Samples) != 4 || len(rec.Findings) != 1 || rec.Exit.WallS != 60 {
+		t.Errorf("read back %+v", rec)
+	}
+	traffic := rec.Traffic()
+	if len(traffic) != 2 || *traffic[0].RDMABytes != 10<<30 || *traffic[0].TCPBytes != 2000 {
+		t.Errorf("traffic %+v", traffic)
+	}
+	var text bytes.Buffer
+	if err := Recorded(&text, rec); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"No fallback: rc_mlx5", "10.7 GB", "2.0 kB", "mlx5_0:1", "UCX_NET_DEVICES=mlx5_0:1", "port.mtu", "after 60 s, status 0"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("text lacks %q:\n%s", want, text.String())
+		}
+	}
+}
+
+// TestRecordOfAKilledJob: what was written before the end is a record.
+func TestRecordOfAKilledJob(t *testing.T) {
+	whole := recorded(t, 0, 1<<30, 60)
+	lines := bytes.SplitAfter(whole, []byte("\n"))
+	rec := read(t, bytes.Join(lines[:len(lines)-3], nil))
+	if rec.Exit != nil || rec.Sentence() != "FALLBACK to TCP: it fell back" {
+		t.Errorf("without an end: %q", rec.Sentence())
+	}
+	rec = read(t, whole[:len(whole)-20])
+	if !rec.Truncated {
+		t.Error("a cut last line is not told")
+	}
+	for name, text := range map[string]string{"empty": "", "a log": "n1:1:1 [0] NCCL INFO\n", "other JSON": "{\"schema\":\"x\"}\n", "broken inside": string(lines[0]) + "rubbish\n" + string(lines[1])} {
+		if _, err := ReadRecord(strings.NewReader(text)); err == nil {
+			t.Errorf("%s is read as a record", name)
+		}
+	}
+}
+
+func TestPageIsOneFileAndEscapes(t *testing.T) {
+	rec := read(t, recorded(t, 0, 1<<30, 60))
+	var b bytes.Buffer
+	if err := RecordedHTML(&b, rec, nil); err != nil {
+		t.Fatal(err)
+	}
+	page := b.String()
+	for _, bad := range []string{"<script", "<b>line", "//", "<link", "<img", "@import", "url("} {
+		if strings.Contains(page, bad) {
+			t.Errorf("page holds %q", bad)
+		}
+	}
+	for _, want := range []string{"FALLBACK to TCP", "prefers-color-scheme:dark", "Content-Security-Policy", "<svg", "m-gdr", "m-tcp", "&lt;b&gt;line"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("page lacks %q", want)
+		}
+	}
+}
+
+func TestCompare(t *testing.T) {
+	good := read(t, recorded(t, 5<<30, 1000, 60))
+	for _, c := range []struct {
+		name  string
+		now   Record
+		worse bool
+		what  []string
+	}{
+		{"the same", read(t, recorded(t, 5<<30, 1000, 62)), false, nil},
+		{"slower", read(t, recorded(t, 5<<30, 1000, 70)), true, []string{"time"}},
+		{"faster", read(t, recorded(t, 5<<30, 1000, 50)), false, []string{"time"}},
+		{"fell back", read(t, recorded(t, 0, 1<<30, 61)), true, []string{"fallback", "event fallback"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := Compare(good, c.now, 0.08)
+			var what []string
+			for _, ch := range got.Changes {
+				what = append(what, ch.What)
+			}
+			if got.Worse != c.worse || !cmp.Equal(what, c.what) || !got.Same {
+				t.Errorf("worse %v changes %v same %v, want %v %v", got.Worse, what, got.Same, c.worse, c.what)
+			}
+			var b bytes.Buffer
+			if err := Compared(&b, got); err != nil || b.Len() == 0 {
+				t.Errorf("no text: %v", err)
+			}
+		})
+	}
+}
+
+func TestReadEyeSkipsBanners(t *testing.T) {
+	text := append([]byte("Welcome to the cluster\n{not json\n"), recorded(t, 0, 1<<30, 1)...)
+	var events, samples, verdicts int
+	err := ReadEye(bytes.NewReader(text), EyeHandler{
+		Event: func(watch.Event) { events++ }, Sample: func(watch.Sample) { samples++ }, Verdict: func(watch.Verdict) { verdicts++ },
+	})
+	if err != nil || events != 1 || samples != 4 || verdicts != 1 {
+		t.Errorf("events %d samples %d verdicts %d: %v", events, samples, verdicts, err)
+	}
+}
+
+func TestJobSentence(t *testing.T) {
+	yes, no := true, false
+	for _, c := range []struct {
+		name  string
+		v     watch.Verdict
+		c     watch.CounterVerdict
+		hosts int
+		want  string
+	}{
+		{"nothing to say", watch.Verdict{}, watch.CounterVerdict{}, 1, ""},
+		{"log says fallback", watch.Verdict{Fallback: &yes, Sentence: "FALLBACK to TCP: x"}, watch.CounterVerdict{Fallback: &no}, 2, "FALLBACK to TCP: x"},
+		{"counters say fallback", watch.Verdict{}, watch.CounterVerdict{Fallback: &yes, Text: "5 GB by TCP"}, 2, "FALLBACK to TCP: 5 GB by TCP"},
+		{"asked for", watch.Verdict{}, watch.CounterVerdict{Fallback: &yes, Intentional: true, Text: "5 GB by TCP"}, 2, "TCP, as was asked for: 5 GB by TCP"},
+		{"counters say rdma", watch.Verdict{}, watch.CounterVerdict{Fallback: &no, Text: "RDMA carried 9 GB."}, 2, "No fallback: RDMA carried 9 GB."},
+		{"unknown", watch.Verdict{}, watch.CounterVerdict{Text: "no counters"}, 2, "Unknown what carried the data: no counters"},
+		{"log of one host", watch.Verdict{Library: "nccl", Fallback: &no, Sentence: "No fallback: the job runs on one node."}, watch.CounterVerdict{}, 1, "No fallback: the job runs on one node."},
+	} {
+		if got := JobSentence(c.v, c.c, c.hosts); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+func FuzzReadRecord(f *testing.F) {
+	f.Add([]byte(`{"schema":"fabrun/record/v1","time":"2026-11-21T05:00:00Z","start":{"command":["a"]}}` + "\n" + `{"event":{"id":"x"}}`))
+	f.Add([]byte(`{"schema":"fabrun/record/v1","start":{}}` + "\n" + `{"verdict":{"pairs":[{"from":-5,"to":3,"via":"P2P"}]}}` + "\n" + `{"plan":{"env":[{}]}}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		rec, err := ReadRecord(bytes.NewReader(text))
+		if err != nil {
+			return
+		}
+		var b bytes.Buffer
+		if err := Recorded(&b, rec); err != nil {
+			t.Fatal(err)
+		}
+		if err := RecordedHTML(&b, rec, nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := json.Marshal(rec); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
