@@ -29,6 +29,7 @@ type jobOptions struct {
 	hosts    string
 	hostfile string
 	strict   bool
+	nodes    nodeOptions
 }
 
 // planJob is the one path by which run and plan decide: it looks (launcher's
@@ -64,7 +65,7 @@ func (a *app) planJob(ctx context.Context, o jobOptions, argv []string) (plan.Pl
 		job.alloc.Hosts[0].Name = here.Name
 	}
 	job.program = programFacts(job.cmd, probed)
-	if err := view.lookAtJob(ctx, &job); err != nil {
+	if err := view.lookAtJob(ctx, &job, o); err != nil {
 		return plan.Plan{}, err
 	}
 	return view.decide(job, o)
@@ -85,12 +86,40 @@ type jobLook struct {
 	finds   []finding.Finding
 }
 
-// lookAtJob looks at the job's hosts and at the program.
-func (a *app) lookAtJob(ctx context.Context, job *jobLook) error {
-	if n := len(job.alloc.Hosts); n > 1 {
-		job.assumed = n
-		job.notes = append(job.notes, fmt.Sprintf("%d hosts are assumed to be like %s", n, a.hostName()))
+// lookAtJob looks at the job's other hosts, where there are any.
+func (a *app) lookAtJob(ctx context.Context, job *jobLook, o jobOptions) error {
+	n := len(job.alloc.Hosts)
+	if job.local || n == 0 {
+		return nil
 	}
+	assume := func(why string) {
+		job.assumed = n
+		job.notes = append(job.notes, fmt.Sprintf("%d host(s) are assumed to be like %s: %s", n, a.hostName(), why))
+	}
+	if a.from != "" {
+		assume("a snapshot stands for all")
+		return nil
+	}
+	t, err := a.transportTo(o.nodes, job.alloc.Manager)
+	if err != nil {
+		return err
+	}
+	if t == nil {
+		assume("--remote none")
+		return nil
+	}
+	//nolint:errcheck // connections that are no longer needed
+	defer t.Close()
+	seen, err := a.lookAtNodes(ctx, t, job.alloc, job.hosts[0])
+	if err != nil {
+		return err
+	}
+	job.finds, job.self = append(job.finds, seen.finds...), seen.path
+	if len(seen.hosts) == 0 {
+		assume("none of them answered")
+		return nil
+	}
+	job.hosts, job.names = seen.hosts, seen.names
 	return nil
 }
 
@@ -136,7 +165,7 @@ func (a *app) decide(job jobLook, o jobOptions) (plan.Plan, error) {
 	}
 	p := plan.Build(plan.Request{
 		Command: job.cmd, Env: a.env, Hosts: job.alloc, Place: place,
-		HostsGiven: job.given && placement.Hostfile, Local: job.local, Result: res, Self: job.self, Workload: workload,
+		HostsGiven: job.given && placement.Hostfile, Local: job.local, Result: res, Self: job.self, Workload: workload, SSH: o.nodes.launcherSSH(),
 		Root: a.from == "" && os.Geteuid() == 0, Program: job.program,
 		Table: table,
 	})
@@ -158,12 +187,12 @@ func placeJob(job jobLook, w *profiles.Workload) hosts.Job {
 			j.Policy, j.ReserveCores = policy, w.ReserveCores
 		}
 	}
-	for i, h := range job.alloc.Hosts {
+	for _, h := range job.alloc.Hosts {
 		at := 0
 		if len(job.names) > 0 {
-			at = i
+			at = slices.Index(job.names, h.Name)
 		}
-		if at < len(job.hosts) {
+		if at >= 0 {
 			j.Counts[h.Name] = countsOf(job.hosts[at])
 		}
 	}
@@ -367,19 +396,7 @@ func readJobHosts(path string, d hosts.Dialect) (hosts.Allocation, error) {
 
 // local reports whether every rank runs on this machine.
 func (a *app) local(alloc hosts.Allocation) bool {
-	if len(alloc.Hosts) != 1 || alloc.Manager != "" {
-		return false
-	}
-	name := alloc.Hosts[0].Name
-	if name == "localhost" || name == "127.0.0.1" || name == "::1" || alloc.Source == "localhost" {
-		return true
-	}
-	self, err := os.Hostname()
-	if err != nil {
-		return false
-	}
-	short, _, _ := strings.Cut(self, ".")
-	return name == self || name == short
+	return alloc.Source == "localhost" || alloc.Manager == "" && a.from == "" && isOwn(alloc)
 }
 
 // probed is what a launcher says of itself.

@@ -1,0 +1,275 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/user"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"fabrun/launcher/hosts"
+	"fabrun/launcher/plan"
+	"fabrun/launcher/remote"
+	"fabrun/topology"
+	"fabrun/topology/discover"
+	"fabrun/topology/finding"
+)
+
+// nodeOptions are the flags that say how other hosts are reached.
+type nodeOptions struct {
+	transport  string
+	sshUser    string
+	sshPort    int
+	sshKey     string
+	sshConfig  string
+	knownHosts string
+	insecure   bool
+}
+
+func (o *nodeOptions) addFlags(f *pflag.FlagSet) {
+	f.StringVar(&o.transport, "remote", "auto", "how other hosts are reached: auto, native (own ssh), ssh, srun, none")
+	f.StringVar(&o.sshUser, "ssh-user", "", "log in as this `user`")
+	f.IntVar(&o.sshPort, "ssh-port", 0, "ssh `port` of the hosts")
+	f.StringVar(&o.sshKey, "ssh-key", "", "private key `file`")
+	f.StringVar(&o.sshConfig, "ssh-config", "", "ssh configuration `file` instead of the usual ones")
+	f.StringVar(&o.knownHosts, "known-hosts", "", "known_hosts `file` instead of the usual ones")
+	f.BoolVar(&o.insecure, "insecure-host-keys", false, "do not check host keys")
+}
+
+// launcherSSH is what the launcher is told, so that it reaches the hosts in the
+// same way; nil where nothing was said.
+func (o nodeOptions) launcherSSH() *plan.SSH {
+	s := plan.SSH{User: o.sshUser, Port: o.sshPort, Identity: o.sshKey, KnownHosts: o.knownHosts, Config: o.sshConfig}
+	if s == (plan.SSH{}) {
+		return nil
+	}
+	return &s
+}
+
+// transportTo opens the way to the other hosts; nil where they are not to be
+// reached (--remote none).
+func (a *app) transportTo(o nodeOptions, manager string) (remote.Transport, error) {
+	list := func(s string) []string {
+		if s == "" {
+			return nil
+		}
+		return []string{s}
+	}
+	kind := o.transport
+	if kind == "" || kind == "auto" {
+		kind = "native"
+		if manager == "slurm" {
+			kind = "srun"
+		}
+	}
+	home, _ := a.getenv("HOME")
+	login, _ := a.getenv("USER")
+	if login == "" {
+		// A service or a container may have no USER.
+		if u, err := user.Current(); err == nil {
+			login = u.Username
+		}
+	}
+	agent, _ := a.getenv("SSH_AUTH_SOCK")
+	switch kind {
+	case "none":
+		return nil, nil
+	case "native":
+		t, notes := remote.NewNative(remote.NativeOptions{
+			Home: home, LocalUser: login, AgentSocket: agent, ConfigFiles: list(o.sshConfig), User: o.sshUser, Port: o.sshPort,
+			IdentityFiles: list(o.sshKey), KnownHosts: list(o.knownHosts), Insecure: o.insecure,
+		})
+		if a.verbose {
+			for _, n := range notes {
+				fmt.Fprintf(a.stderr, "fabrun: %s\n", n)
+			}
+		}
+		return t, nil
+	case "ssh":
+		s := remote.SSHOptions{User: o.sshUser, Port: o.sshPort, IdentityFiles: list(o.sshKey), ConfigFile: o.sshConfig, KnownHosts: list(o.knownHosts)}
+		if o.insecure {
+			s.Options = []string{"StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR"}
+		}
+		return remote.NewSSH(s), nil
+	case "srun":
+		return remote.NewSrun(remote.SrunOptions{Env: a.env, Overlap: true}), nil
+	}
+	return nil, usageError(fmt.Errorf("--remote %q: there is no such way", o.transport), "auto, native, ssh, srun or none")
+}
+
+// lookDeadline bounds how long one host may take to be looked at.
+const lookDeadline = 20 * time.Second
+
+// otherNodes are the hosts that are not this machine, by the name under which
+// they are reached.
+func otherNodes(alloc hosts.Allocation) (others []string, self map[string]bool) {
+	self = map[string]bool{}
+	own := ownNames()
+	for _, h := range alloc.Hosts {
+		if own[h.Name] || h.Address != "" && own[h.Address] {
+			self[h.Name] = true
+			continue
+		}
+		others = append(others, h.Name)
+	}
+	return others, self
+}
+
+// ownNames are the names and addresses of this machine, as far as it knows
+// them without asking anybody.
+func ownNames() map[string]bool {
+	own := map[string]bool{"localhost": true, "127.0.0.1": true, "::1": true}
+	if name, err := os.Hostname(); err == nil {
+		short, _, _ := strings.Cut(name, ".")
+		own[name], own[short] = true, true
+	}
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return own
+	}
+	for _, a := range addrs {
+		if ip, ok := a.(*net.IPNet); ok {
+			own[ip.IP.String()] = true
+		}
+	}
+	return own
+}
+
+// nodes is what was found on the way to the job's other hosts.
+type nodes struct {
+	hosts []topology.Host // in the order of names
+	names []string
+	path  string // of fabrun on all of them; "" where that is not one path
+	finds []finding.Finding
+}
+
+// lookAtNodes brings fabrun to every host of the job, where it is not there,
+// and looks at each. A host that does not answer costs its deadline once and is
+// named.
+func (a *app) lookAtNodes(ctx context.Context, t remote.Transport, alloc hosts.Allocation, here topology.Host) (nodes, error) {
+	n := nodes{path: a.self()}
+	others, self := otherNodes(alloc)
+	arch := map[string]string{"amd64": "x86_64", "arm64": "aarch64", "ppc64le": "ppc64le"}[runtime.GOARCH]
+	program, err := remote.ReadProgram(a.self(), arch, "version")
+	if err != nil {
+		return n, fmt.Errorf("reading fabrun itself: %w", err)
+	}
+	opts := remote.Options{Deadline: lookDeadline}
+	paths, errs := remote.Stage(ctx, t, others, program, opts)
+	var ready []string
+	for _, h := range others {
+		if paths[h] == "" {
+			continue
+		}
+		ready = append(ready, h)
+	}
+	found := map[string]topology.Host{}
+	for _, r := range remote.RunAll(ctx, t, ready, func(h string) remote.Command {
+		return remote.Command{Argv: []string{paths[h], "snapshot"}}
+	}, opts) {
+		h, err := readNode(r)
+		if err != nil {
+			errs[r.Host] = err
+			continue
+		}
+		found[r.Host] = h
+	}
+	for _, h := range alloc.Hosts {
+		seen, ok := found[h.Name]
+		if self[h.Name] {
+			seen, ok = here, true
+		}
+		if !ok {
+			n.finds = append(n.finds, unreachable(h.Name, errs[h.Name]))
+			continue
+		}
+		n.hosts, n.names = append(n.hosts, seen), append(n.names, h.Name)
+	}
+	where := map[string]bool{}
+	for _, h := range ready {
+		where[paths[h]] = true
+	}
+	switch {
+	case len(where) == 1 && (len(self) == 0 || where[a.self()]):
+		n.path = paths[ready[0]]
+	case len(where) > 0:
+		// A copy lies in another place than here. The launcher knows one path
+		// for all, and a copy in this machine's own cache makes it one.
+		n.path = a.commonPath(paths, ready, len(self) > 0)
+	case len(others) > 0:
+		n.path = ""
+	}
+	return n, nil
+}
+
+// commonPath is a path that leads to fabrun on every host; "" where there is
+// none. A staged copy is named by its content, so the same name here is the
+// same program.
+func (a *app) commonPath(paths map[string]string, ready []string, here bool) string {
+	first := paths[ready[0]]
+	for _, h := range ready {
+		if paths[h] != first {
+			return ""
+		}
+	}
+	if !here {
+		return first
+	}
+	if _, err := os.Stat(first); err == nil {
+		return first
+	}
+	text, err := os.ReadFile(a.self())
+	if err != nil || writeAtomic(first, string(text)) != nil || os.Chmod(first, 0o700) != nil {
+		return ""
+	}
+	return first
+}
+
+func readNode(r remote.Result) (topology.Host, error) {
+	if r.Err != nil {
+		return topology.Host{}, r.Err
+	}
+	if r.Status != 0 {
+		return topology.Host{}, fmt.Errorf("'fabrun snapshot' ended with status %d there: %s", r.Status, strings.TrimSpace(string(r.Stderr[:min(len(r.Stderr), 300)])))
+	}
+	// A login script may have printed something before.
+	text := r.Stdout
+	if at := bytes.Index(text, []byte("fabrun-snapshot ")); at > 0 {
+		text = text[at:]
+	}
+	snap, err := discover.ReadSnapshot(bytes.NewReader(text))
+	if err != nil {
+		return topology.Host{}, fmt.Errorf("what it sent cannot be read: %w", err)
+	}
+	return discover.Read(snap)
+}
+
+func unreachable(host string, err error) finding.Finding {
+	f := finding.Finding{
+		ID: "node.unreachable", Severity: finding.Error, Host: host, Subject: "node", Seen: "no answer", Wanted: "a look at the host",
+		Why: "nothing is known of this host: it may lack what the plan relies on",
+	}
+	if err == nil {
+		return f
+	}
+	var he *remote.HostError
+	f.Seen = strings.TrimPrefix(err.Error(), host+": ")
+	if errors.As(err, &he) {
+		f.Hint = he.Hint
+	}
+	return f
+}
+
+// isOwn reports whether every host of an allocation is this machine.
+func isOwn(alloc hosts.Allocation) bool {
+	own := ownNames()
+	return len(alloc.Hosts) > 0 && !slices.ContainsFunc(alloc.Hosts, func(h hosts.Host) bool { return !own[h.Name] })
+}
