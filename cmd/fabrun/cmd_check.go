@@ -18,6 +18,12 @@ type checkOptions struct {
 	gids  string
 	qos   string
 	ports string
+
+	perftest  string
+	ncclTests string
+	osu       string
+	pcap      string
+	rails     int
 }
 
 // checkForm is one text that check judges: the flag that names its file, and
@@ -35,12 +41,17 @@ var checkForms = []checkForm{
 	{"gids", "judge a GID table: the output of show_gids in this `file` (- is standard input)", func(o *checkOptions) *string { return &o.gids }, checkGIDs},
 	{"qos", "judge a QoS configuration: the output of mlnx_qos or dcb in this `file`", func(o *checkOptions) *string { return &o.qos }, checkQoS},
 	{"ports", "judge ports: the output of ibstat, ibstatus, ibv_devinfo, ibdev2netdev or rdma link in this `file`", func(o *checkOptions) *string { return &o.ports }, checkPorts},
+	{"perftest", "judge a measurement: the output of ib_write_bw, ib_send_lat or another perftest program in this `file`", func(o *checkOptions) *string { return &o.perftest }, checkPerftest},
+	{"nccl-tests", "judge a measurement: the output of all_reduce_perf or another nccl-tests program in this `file`", func(o *checkOptions) *string { return &o.ncclTests }, checkNCCLTests},
+	{"osu", "judge a measurement: the output of an OSU micro-benchmark in this `file`", func(o *checkOptions) *string { return &o.osu }, checkOSU},
 }
 
 func (o *checkOptions) formFlags(f *pflag.FlagSet) {
 	for _, form := range checkForms {
 		f.StringVar(form.file(o), form.flag, "", form.usage)
 	}
+	f.StringVar(&o.pcap, "pcap", "", "judge a capture: how the RoCEv2 packets of this pcap or pcapng `file` are marked")
+	f.IntVar(&o.rails, "rails", 0, "with --nccl-tests: the rails of a node, each of the profile's rate")
 }
 
 func newCheckCmd(a *app) *cobra.Command {
@@ -72,6 +83,12 @@ func runCheck(_ context.Context, a *app, opts checkOptions) error {
 			chosen = append(chosen, form)
 		}
 	}
+	if opts.pcap != "" {
+		if len(chosen) > 0 {
+			return usageError(fmt.Errorf("--pcap and --%s are two inputs: give one", chosen[0].flag), "")
+		}
+		return exitBy(checkPcap(a, opts))
+	}
 	switch len(chosen) {
 	case 0:
 		return usageError(fmt.Errorf("check: nothing to judge"), "give a text with --gids, --qos or --ports; 'fabrun check --help' lists them")
@@ -86,7 +103,11 @@ func runCheckForm(a *app, opts checkOptions, form checkForm) error {
 	if err != nil {
 		return withHint(fmt.Errorf("--%s: %w", form.flag, err), "it wants a file, or - for standard input")
 	}
-	findings, err := form.run(a, opts, string(text))
+	return exitBy(form.run(a, opts, string(text)))
+}
+
+// exitBy turns what a form printed into the exit status.
+func exitBy(findings []finding.Finding, err error) error {
 	if err != nil {
 		return err
 	}

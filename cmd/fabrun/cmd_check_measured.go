@@ -1,0 +1,117 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"fabrun/launcher/preflight"
+	"fabrun/launcher/report"
+	"fabrun/profiles"
+	"fabrun/topology/finding"
+)
+
+// expect is what a healthy fabric gives by the profile, or by rule.
+func expect(p *profiles.Profile) preflight.Expect {
+	e := preflight.DefaultExpect()
+	if p == nil {
+		return e
+	}
+	e.RateGbps = p.Fabric.RateGbps
+	for _, s := range []struct {
+		from *float64
+		to   *float64
+	}{{p.Fabric.Expect.WarnFraction, &e.WarnFraction}, {p.Fabric.Expect.ErrorFraction, &e.ErrorFraction}, {p.Fabric.Expect.LatencyUsec, &e.LatencyUsec}} {
+		if s.from != nil {
+			*s.to = *s.from
+		}
+	}
+	return e
+}
+
+// notThis is a text that is not what its flag says.
+func notThis(flag string, err error) error {
+	return withHint(fmt.Errorf("--%s: %w", flag, err), "paste the whole output of the program, from its first line")
+}
+
+func checkPerftest(a *app, _ checkOptions, text string) ([]finding.Finding, error) {
+	prof, err := a.fabricProfile()
+	if err != nil {
+		return nil, err
+	}
+	p, err := preflight.ReadPerftest(text)
+	if err != nil {
+		return nil, notThis("perftest", err)
+	}
+	v, fs := preflight.JudgePerftest(p, expect(prof))
+	if a.json {
+		return fs, report.PerftestJSON(a.stdout, p, v, fs)
+	}
+	return fs, report.Perftest(a.stdout, p, v, fs)
+}
+
+func checkNCCLTests(a *app, o checkOptions, text string) ([]finding.Finding, error) {
+	prof, err := a.fabricProfile()
+	if err != nil {
+		return nil, err
+	}
+	n, err := preflight.ReadNCCLTests(text)
+	if err != nil {
+		return nil, notThis("nccl-tests", err)
+	}
+	rails := 0.0
+	if prof != nil && prof.Fabric.RateGbps != nil && o.rails > 0 {
+		rails = float64(o.rails) * *prof.Fabric.RateGbps
+	}
+	v, fs := preflight.JudgeNCCLTests(n, rails, nil)
+	if a.json {
+		return fs, report.NCCLTestsJSON(a.stdout, n, v, fs)
+	}
+	return fs, report.NCCLTests(a.stdout, n, v, fs)
+}
+
+func checkOSU(a *app, _ checkOptions, text string) ([]finding.Finding, error) {
+	prof, err := a.fabricProfile()
+	if err != nil {
+		return nil, err
+	}
+	o, err := preflight.ReadOSU(text)
+	if err != nil {
+		return nil, notThis("osu", err)
+	}
+	v, fs := preflight.JudgeOSU(o, expect(prof))
+	if a.json {
+		return fs, report.OSUJSON(a.stdout, o, v, fs)
+	}
+	return fs, report.OSU(a.stdout, o, v, fs)
+}
+
+// checkPcap reads the capture as it comes: captures are larger than memory.
+func checkPcap(a *app, o checkOptions) ([]finding.Finding, error) {
+	prof, err := a.fabricProfile()
+	if err != nil {
+		return nil, err
+	}
+	var r io.Reader = a.stdin
+	if o.pcap != "-" {
+		f, err := os.Open(o.pcap)
+		if err != nil {
+			return nil, withHint(fmt.Errorf("--pcap: %w", err), "it wants a file, or - for standard input")
+		}
+		defer f.Close()
+		r = f
+	}
+	c, err := preflight.ReadPcap(r)
+	if err != nil {
+		return nil, withHint(fmt.Errorf("--pcap: read %q: %w", o.pcap, err), "'tcpdump -i mlx5_0 -w FILE udp port 4791' writes one")
+	}
+	var q *profiles.QoS
+	if prof != nil {
+		q = prof.Fabric.QoS
+	}
+	fs := preflight.JudgePcap(c, q)
+	if a.json {
+		return fs, report.CaptureJSON(a.stdout, c, fs)
+	}
+	return fs, report.Capture(a.stdout, c, fs)
+}
