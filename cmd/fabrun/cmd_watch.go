@@ -21,6 +21,7 @@ type watchOptions struct {
 	follow   string
 	counters bool
 	keep     bool
+	mkdir    bool
 	pairs    bool
 }
 
@@ -52,6 +53,7 @@ error; 1 also when a file cannot be read; 2 for a wrong call.`,
 	c.Flags().StringVar(&opts.follow, "follow", "", "be the eye of this node: follow the files in this `directory`")
 	c.Flags().BoolVar(&opts.counters, "counters", false, "with --follow: read this node's counters too")
 	c.Flags().BoolVar(&opts.keep, "keep", false, "with --follow: leave what was read in the files")
+	c.Flags().BoolVar(&opts.mkdir, "make", false, "with --follow: make the directory, and remove it at the end")
 	return c
 }
 
@@ -59,8 +61,8 @@ func runWatch(ctx context.Context, a *app, opts watchOptions, files []string) er
 	if opts.follow != "" {
 		return runEye(ctx, a, opts, files)
 	}
-	if opts.counters || opts.keep {
-		return usageError(errors.New("--counters and --keep belong to --follow"), "")
+	if opts.counters || opts.keep || opts.mkdir {
+		return usageError(errors.New("--counters, --keep and --make belong to --follow"), "")
 	}
 	w := watch.New(watch.Options{Pairs: opts.pairs})
 	if len(files) == 0 {
@@ -126,6 +128,14 @@ func readLog(ctx context.Context, a *app, w *watch.Watcher, name string) error {
 func runEye(ctx context.Context, a *app, opts watchOptions, files []string) error {
 	if len(files) > 0 {
 		return usageError(errors.New("--follow takes a directory and no files"), "")
+	}
+	if opts.mkdir {
+		// Exclusive: a directory that is there already is somebody else's.
+		if err := os.Mkdir(opts.follow, 0o700); err != nil {
+			return fmt.Errorf("--make: %w", err)
+		}
+		//nolint:errcheck // a leftover private directory in a temporary place
+		defer os.RemoveAll(opts.follow)
 	}
 	if info, err := os.Stat(opts.follow); err != nil || !info.IsDir() {
 		return withHint(fmt.Errorf("--follow %q is no directory", opts.follow), "the run directory is made by 'fabrun run'")

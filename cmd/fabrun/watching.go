@@ -17,25 +17,27 @@ import (
 	"fabrun/envgen"
 	"fabrun/launcher"
 	"fabrun/launcher/plan"
+	"fabrun/launcher/remote"
 	"fabrun/launcher/report"
 	"fabrun/launcher/watch"
 )
 
 // watching is the eyes of a running job: its logs, its counters, its record.
 type watching struct {
-	a       *app
-	p       plan.Plan
-	eyes    *launcher.Eyes
-	pumps   []*launcher.Pump
-	sources []*watch.Source
-	record  *report.Recorder
-	file    *os.File
-	began   time.Time
-	cancel  context.CancelFunc // ends the eyes
-	done    chan struct{}
-	endJob  context.CancelFunc // ends the job, under --strict
-	wants   bool               // the user asked for TCP
-	peers   map[string]bool
+	a         *app
+	p         plan.Plan
+	eyes      *launcher.Eyes
+	pumps     []*launcher.Pump
+	sources   []*watch.Source
+	record    *report.Recorder
+	file      *os.File
+	began     time.Time
+	eyesThere []*eye             // of the other nodes
+	cancel    context.CancelFunc // ends the eyes
+	done      chan struct{}
+	endJob    context.CancelFunc // ends the job, under --strict
+	wants     bool               // the user asked for TCP
+	peers     map[string]bool
 
 	mu       sync.Mutex
 	looks    map[string][2]watch.Sample // host -> first and last look at its counters
@@ -187,16 +189,91 @@ func (w *watching) event(e watch.Event) {
 	}
 }
 
-// attach reads the eye of another node until its session ends.
-func (w *watching) attach(stream io.Reader) error {
-	return report.ReadEye(stream, report.EyeHandler{
-		Event: w.event, Sample: w.sample, Relay: w.relay,
-		Verdict: func(v watch.Verdict) {
-			w.mu.Lock()
-			w.remote = append(w.remote, v)
-			w.mu.Unlock()
-		},
-	})
+// An eye is a session on another node that streams what that node shows.
+type eye struct {
+	session *remote.Session
+	stdin   *io.PipeWriter // its life: the eye ends when this is closed
+	ready   chan struct{}
+	done    chan struct{}
+}
+
+// How long the eyes of other nodes may take to open and to say their last word.
+// A node that does not answer costs that once, for all nodes together.
+const (
+	eyeOpens  = 10 * time.Second
+	eyeCloses = 5 * time.Second
+)
+
+// lookThrough opens an eye on each of the other nodes, over the transport that
+// is already there; fabrun is the program's path there and dir the run directory,
+// which each eye makes on its node before the ranks start.
+func (w *watching) lookThrough(t remote.Transport, others []string, fabrun, dir string) {
+	if t == nil || len(others) == 0 || fabrun == "" || dir == "" {
+		return
+	}
+	argv := []string{fabrun, "watch", "--follow", dir, "--make", "--counters"}
+	if w.record != nil {
+		argv = append(argv, "--keep", "--pairs")
+	}
+	for _, host := range others {
+		r, in := io.Pipe()
+		e := &eye{stdin: in, ready: make(chan struct{}), done: make(chan struct{})}
+		e.session = remote.Stream(context.Background(), t, host, remote.Command{Argv: argv, Stdin: r})
+		w.eyesThere = append(w.eyesThere, e)
+		go func() {
+			//nolint:errcheck // what it says on stderr is not the job's
+			_, _ = io.Copy(io.Discard, e.session.Stderr)
+		}()
+		go func() {
+			defer close(e.done)
+			var once sync.Once
+			err := report.ReadEye(e.session.Stdout, report.EyeHandler{
+				Start: func(string) { once.Do(func() { close(e.ready) }) },
+				Event: w.event, Sample: w.sample, Relay: w.relay, Verdict: w.heard,
+			})
+			once.Do(func() { close(e.ready) })
+			if err == nil {
+				_, err = e.session.Wait()
+			}
+			if err != nil && w.a.verbose {
+				fmt.Fprintf(w.a.stderr, "fabrun: %s cannot be watched: %v\n", host, err)
+			}
+		}()
+	}
+	limit := time.After(eyeOpens)
+	for _, e := range w.eyesThere {
+		select {
+		case <-e.ready:
+		case <-limit:
+			return
+		}
+	}
+}
+
+func (w *watching) heard(v watch.Verdict) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.remote = append(w.remote, v)
+}
+
+// closeEyes hears the last word of each node.
+func (w *watching) closeEyes() {
+	for _, e := range w.eyesThere {
+		//nolint:errcheck // closing a pipe never fails
+		_ = e.stdin.Close()
+	}
+	limit := time.After(eyeCloses)
+	for _, e := range w.eyesThere {
+		select {
+		case <-e.done:
+		case <-limit:
+			limit = time.After(0)
+			go e.session.Close()
+			continue
+		}
+		//nolint:errcheck // it has ended
+		_ = e.session.Close()
+	}
 }
 
 func (w *watching) say(e watch.Event) {
@@ -316,6 +393,7 @@ func (w *watching) finish(st launcher.Status, failed bool) error {
 			errs = append(errs, w.sources[i].Close())
 		}
 	}
+	w.closeEyes()
 	w.cancel()
 	<-w.done
 	w.mu.Lock()
