@@ -19,11 +19,12 @@ type checkOptions struct {
 	qos   string
 	ports string
 
-	perftest  string
-	ncclTests string
-	osu       string
-	pcap      string
-	rails     int
+	perftest     string
+	ncclTests    string
+	osu          string
+	pcap         string
+	rails        int
+	switchOutput string
 }
 
 // checkForm is one text that check judges: the flag that names its file, and
@@ -44,6 +45,7 @@ var checkForms = []checkForm{
 	{"perftest", "judge a measurement: the output of ib_write_bw, ib_send_lat or another perftest program in this `file`", func(o *checkOptions) *string { return &o.perftest }, checkPerftest},
 	{"nccl-tests", "judge a measurement: the output of all_reduce_perf or another nccl-tests program in this `file`", func(o *checkOptions) *string { return &o.ncclTests }, checkNCCLTests},
 	{"osu", "judge a measurement: the output of an OSU micro-benchmark in this `file`", func(o *checkOptions) *string { return &o.osu }, checkOSU},
+	{"switch-output", "judge what an Arista-like or Onyx switch printed, in this `file`, against --profile", func(o *checkOptions) *string { return &o.switchOutput }, checkSwitch},
 }
 
 func (o *checkOptions) formFlags(f *pflag.FlagSet) {
@@ -68,7 +70,8 @@ Exit status: 0 fine; 1 findings of severity error, or the text could not be
 read; 2 wrong usage.`,
 		Example: `  show_gids | fabrun check --gids -
   fabrun check --qos mlnx_qos.txt
-  ibstat | fabrun check --ports - --json`,
+  ibstat | fabrun check --ports - --json
+  fabrun check --profile roce-dscp26 --switch-output show-pfc.txt`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return runCheck(c.Context(), a, opts) },
 	}

@@ -57,17 +57,30 @@ func runProfileList(a *app) error {
 }
 
 func newProfileShowCmd(a *app) *cobra.Command {
-	return &cobra.Command{
+	var qos qosForm
+	c := &cobra.Command{
 		Use:   "show NAME|FILE",
 		Short: "Print a profile as it is after merging",
 		Long: `Print a fabric or workload profile as TOML, after all layers were merged: what
-fabrun goes by, and a start for a profile of your own.
+fabrun goes by, and a start for a profile of your own. With --host or --switch
+it prints the QoS plan alone, as the commands of a host or the configuration of
+a switch or ESXi host; it changes nothing anywhere.
 
 Exit status: 0 fine; 1 a file is wrong or cannot be read; 2 no such profile.`,
-		Example: "  fabrun profile show roce-dscp26\n  fabrun profile show openfoam --json",
-		Args:    cobra.ExactArgs(1),
-		RunE:    func(_ *cobra.Command, args []string) error { return runProfileShow(a, args[0]) },
+		Example: `  fabrun profile show roce-dscp26
+  fabrun profile show openfoam --json
+  fabrun profile show roce-dscp26 --host --interface ens1f0np0:mlx5_0
+  fabrun profile show roce-dscp26 --switch onyx --ports 1/1-1/32`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if qos.asked() {
+				return runProfileQoS(a, args[0], qos)
+			}
+			return runProfileShow(a, args[0])
+		},
 	}
+	qos.addFlags(c.Flags())
+	return c
 }
 
 func runProfileShow(a *app, name string) error {
