@@ -112,7 +112,7 @@ func bootstrapVars(s *state, n *node) []Var {
 	}
 	d, why := s.bootstrapDev(n)
 	if d == nil {
-		if len(n.h.Netdevs) > 0 {
+		if len(n.h.Netdevs) > 0 && !s.isSet(n, "NCCL_SOCKET_IFNAME") {
 			s.add(finding.Finding{ID: "bootstrap.interface", Severity: finding.Warning, Host: n.h.Name, Subject: "NCCL_SOCKET_IFNAME", Seen: why,
 				Wanted: "the one interface that the job's hosts share", Why: "NCCL chooses by itself, and may take an interface that reaches nobody",
 				Hint: "name it in the profile: bootstrap = \"eth0\""})

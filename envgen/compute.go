@@ -71,6 +71,7 @@ func Compute(in Input) Result {
 		s.in.Job.Settings = append(s.in.Job.Settings, SiteSettings(h)...)
 	}
 	s.choosePorts()
+	s.oneFamily()
 	s.planRails()
 	res := Result{Rails: s.rails}
 	for _, n := range s.nodes {
@@ -389,6 +390,9 @@ func (s *state) contract() string {
 	if nets[0] == "socket" {
 		return "TCP: no RDMA on the job's hosts"
 	}
+	if s.ucxGID.hangs && !s.usesNCCL() {
+		return "TCP: UCX's wire-up over rxe needs a global IPv6 address on every port"
+	}
 	words := map[string]string{
 		"ib": "InfiniBand", "roce": strings.TrimPrefix(s.want.version, "IB/"), "efa": "EFA", "cxi": "Slingshot", "psm": "Omni-Path",
 	}
@@ -405,12 +409,13 @@ func (s *state) contract() string {
 	if r := s.commonRate(); r > 0 {
 		text += fmt.Sprintf(" (%g Gb/s)", r)
 	}
-	if s.usesNCCL() {
-		switch gdrPossible(s.nodes[s.firstUsed()].h) {
-		case yes:
-			text += ", GPUDirect on"
-		case no:
+	if h := s.nodes[s.firstUsed()].h; s.usesNCCL() && len(h.GPUs) > 0 {
+		bar, _, _ := platformBars(h)
+		switch {
+		case gdrPossible(h) == no:
 			text += ", GPUDirect off"
+		case gdrPossible(h) == yes && bar == "":
+			text += ", GPUDirect on"
 		}
 	}
 	if q := s.in.Profile.Fabric.QoS; q != nil && slices.Contains(nets, "roce") {

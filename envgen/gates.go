@@ -185,10 +185,7 @@ func commonPrefix(ps []*port) string {
 			prefix = prefix[:len(prefix)-1]
 		}
 	}
-	if len(ps) == 1 {
-		prefix = strings.TrimRight(prefix, "0123456789")
-	}
-	return prefix
+	return strings.TrimRight(prefix, "0123456789")
 }
 
 // ncclLog asks for what the watcher reads, in a file per process. Where the

@@ -67,6 +67,9 @@ func ncclGDR(s *state, n *node) []Var {
 			Wanted: "a PCI tree through which NICs reach GPUs directly", Why: "the level is left to NCCL", Hint: hint})
 		return nil
 	}
+	if len(n.h.PCI) == 0 {
+		return nil // no PCI tree was seen: no distance is known
+	}
 	defaultLevel := topology.PXB
 	if atLeast(n.v.NCCL, "2.28") == yes {
 		defaultLevel = topology.P2C

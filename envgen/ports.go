@@ -202,14 +202,52 @@ func portGID(s *state, p *port) string {
 	if p.gid == nil {
 		return fmt.Sprintf("no usable GID: %s", joinAlternatives(p.gidNot, 3))
 	}
-	if d := p.node.netdev(cmpOr(p.gid.Netdev, p.p.Netdev)); d != nil {
-		for _, a := range d.Addrs {
-			if a.Addr().Unmap() == p.gid.Addr.Unmap() {
-				p.subnet = a.Masked()
-			}
+	p.findSubnet()
+	return ""
+}
+
+// findSubnet takes the subnet of the chosen GID's address from its netdev.
+func (p *port) findSubnet() {
+	p.subnet = netip.Prefix{}
+	d := p.node.netdev(cmpOr(p.gid.Netdev, p.p.Netdev))
+	if d == nil {
+		return
+	}
+	for _, a := range d.Addrs {
+		if a.Addr().Unmap() == p.gid.Addr.Unmap() {
+			p.subnet = a.Masked()
 		}
 	}
-	return ""
+}
+
+// oneFamily gives every port an IPv6 GID where not every port has an IPv4 one
+// and all have an IPv6 one: addresses of two families cannot connect.
+func (s *state) oneFamily() {
+	ps := s.rocePorts()
+	v4 := 0
+	for _, p := range ps {
+		if p.gid.Kind == topology.GIDIPv4 {
+			v4++
+		}
+	}
+	if s.want.family != "any" || v4 == 0 || v4 == len(ps) {
+		return
+	}
+	want := s.want
+	want.family = "ipv6"
+	picks := make([]*topology.GID, len(ps))
+	for i, p := range ps {
+		if picks[i], _ = want.pickGID(p.p, p.node.lower); picks[i] == nil {
+			return
+		}
+	}
+	for i, p := range ps {
+		if p.gid.Kind == topology.GIDIPv4 {
+			p.gidNot = append(p.gidNot, Alternative{Value: fmt.Sprintf("index %d (%s)", p.gid.Index, gidText(*p.gid)), Why: "another port of the job has no IPv4 address"})
+		}
+		p.gid = picks[i]
+		p.findSubnet()
+	}
 }
 
 func cmpOr(a, b string) string {

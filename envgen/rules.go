@@ -81,6 +81,7 @@ func ncclCrossNIC(s *state, n *node) []Var {
 type gidPlan struct {
 	vars   []Var
 	failed string // no common answer: why
+	hangs  bool   // and the library is known to hang with what it would take
 }
 
 func ncclGID(s *state, n *node) []Var {
@@ -112,8 +113,15 @@ func (s *state) planGIDs() {
 	if s.ucxGID.failed != "" {
 		s.add(finding.Finding{ID: "gid.no-common-ucx", Severity: finding.Error, Subject: "UCX", Seen: s.ucxGID.failed + ": " + gidTable(ps),
 			Wanted: "one answer for every port of every host",
-			Why:    "UCX takes one setting for all ports and would use a wrong address on some", Hint: "give all ports the same kinds of addresses"})
+			Why:    "UCX takes one setting for all ports and would use a wrong address on some", Hint: s.ucxGIDHint()})
 	}
+}
+
+func (s *state) ucxGIDHint() string {
+	if s.ucxGID.hangs {
+		return "give each rxe's netdev a global IPv6 address (ip addr add fd00:4::1/64 dev …); until then UCX is not asked for"
+	}
+	return "give all ports the same kinds of addresses"
 }
 
 // rocePorts are the chosen RoCE ports of all hosts that have a GID.
@@ -325,7 +333,7 @@ func (s *state) planRxeGID(ps []*port) gidPlan {
 			}
 		}
 		if got < 0 || index >= 0 && got != index {
-			return gidPlan{failed: "UCX's wire-up over rxe needs a global IPv6 GID at one index on every port; " + p.node.h.Name + " " + p.name() + " has none there"}
+			return gidPlan{hangs: true, failed: "UCX's wire-up over rxe needs a global IPv6 GID at one index on every port; " + p.node.h.Name + " " + p.name() + " has none there"}
 		}
 		index = got
 	}
@@ -398,7 +406,7 @@ func ncclQoS(s *state, n *node) []Var {
 }
 
 func ucxQoS(s *state, n *node) []Var {
-	if len(n.verbsPorts(false)) == 0 {
+	if len(n.verbsPorts(false)) == 0 || s.ucxGID.hangs {
 		return nil
 	}
 	return s.qosVars(n, "UCX_IB_TRAFFIC_CLASS", "UCX_IB_SL")
@@ -422,7 +430,7 @@ func ncclAdaptive(s *state, n *node) []Var {
 
 func ucxDevices(s *state, n *node) []Var {
 	ps := n.verbsPorts(false)
-	if len(ps) == 0 {
+	if len(ps) == 0 || s.ucxGID.hangs { // the job would hang and abort: it runs as it would without fabrun
 		return nil
 	}
 	scope := JobScope
@@ -439,7 +447,7 @@ func ucxDevices(s *state, n *node) []Var {
 
 func openMPIGate(s *state, n *node) []Var {
 	ps := n.verbsPorts(false)
-	if len(ps) == 0 || n.v.MPIKind != "openmpi" && n.v.MPIKind != "" || !s.mpiLauncher() {
+	if len(ps) == 0 || s.ucxGID.hangs || n.v.MPIKind != "openmpi" && n.v.MPIKind != "" || !s.mpiLauncher() {
 		return nil
 	}
 	has := n.v.OpenMPIHasUCX
