@@ -122,6 +122,12 @@ func decisions() []decision {
 		{name: "IPv6 only, NCCL 2.27", hosts: []topology.Host{withEth0(ipv6Only("n1"))}, profile: "coreweave-roce", job: Job{UsesGPU: ptr(true), Versions: &Versions{NCCL: "2.27.3"}}},
 		{name: "IPv6 only, NCCL 2.18", hosts: []topology.Host{withEth0(ipv6Only("n1"))}, profile: "coreweave-roce", job: Job{UsesGPU: ptr(true), Versions: &Versions{NCCL: "2.18.3"}}},
 
+		{name: "IPv4 behind a second link-local address, NCCL 2.18", hosts: []topology.Host{twoLinkLocal(cx4lx("n1", "10.1.4.1"))}, profile: "roce-dscp26", job: Job{UsesGPU: ptr(true), Versions: &Versions{NCCL: "2.18.3"}}},
+		{name: "right at index 1 on one vendor's card and 3 on the other's, NCCL 2.18", hosts: []topology.Host{twoVendors("n1")}, profile: "roce-dscp26", job: Job{UsesGPU: ptr(true), Versions: &Versions{NCCL: "2.18.3"}}},
+		{name: "the same, NCCL 2.27", hosts: []topology.Host{twoVendors("n1")}, profile: "roce-dscp26", job: Job{UsesGPU: ptr(true), Versions: &Versions{NCCL: "2.27.3"}}},
+		{name: "one port has IPv4 and IPv6, the other IPv6 only", hosts: []topology.Host{mixedFamilies("n1")}, profile: "roce-dscp26", job: Job{UsesGPU: ptr(true), Versions: &Versions{NCCL: "2.27.3"}}},
+		{name: "a DSCP moved to another priority", hosts: []topology.Host{remapped(withDCB(cx4lx("n1", "10.1.4.1"), "dscp", []int{3}), 26, 6)}, profile: "roce-dscp26", job: ompi5},
+
 		{name: "rxe with a global IPv6 address", hosts: []topology.Host{rxe("v1", true), rxe("v2", true)}, profile: "soft-roce", job: ompi5},
 		{name: "rxe without one", hosts: []topology.Host{rxe("v1", false)}, profile: "soft-roce", job: ompi5},
 		{name: "EFA with its plugin", hosts: []topology.Host{withSoftware(special("a1", "efa", "rdmap0s6"), "nccl-plugin", "AWS Libfabric")}, profile: "aws-efa", job: Job{UsesGPU: ptr(true), Strict: true}},

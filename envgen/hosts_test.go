@@ -387,3 +387,47 @@ func vmwareVF(name string) topology.Host {
 	h.Product = topology.Product{Vendor: "VMware, Inc.", Name: "VMware7,1"}
 	return h
 }
+
+// twoLinkLocal has a stable-privacy link-local address beside the usual one.
+func twoLinkLocal(h topology.Host) topology.Host {
+	p := &h.HCAs[0].Ports[0]
+	ll := netip.MustParseAddr("fe80::1186:a6b1:3f0b:c4aa")
+	p.GIDs = slices.Insert(p.GIDs, 2, topology.GID{Addr: ll, Type: roceV1, Kind: topology.GIDLinkLocal, Netdev: p.Netdev}, topology.GID{Addr: ll, Type: roceV2, Kind: topology.GIDLinkLocal, Netdev: p.Netdev})
+	for i := range p.GIDs {
+		p.GIDs[i].Index = i
+	}
+	return h
+}
+
+// twoVendors has one card with RoCE v1 rows in its table and one without.
+func twoVendors(name string) topology.Host {
+	h := manyHCAs(name, 2)
+	p := &h.HCAs[0].Ports[0]
+	p.GIDs = []topology.GID{p.GIDs[1], p.GIDs[3]}
+	p.GIDs[0].Index, p.GIDs[1].Index = 0, 1
+	h.HCAs[0].Driver, h.HCAs[0].Name = "hns_roce", "hns_0"
+	return h
+}
+
+func mixedFamilies(name string) topology.Host {
+	h := manyHCAs(name, 2)
+	for i := range h.HCAs {
+		p := &h.HCAs[i].Ports[0]
+		a := netip.MustParseAddr(fmt.Sprintf("fd02::%d:1", i))
+		if i == 1 {
+			p.GIDs, h.Netdevs[i].Addrs = p.GIDs[:2], nil
+		}
+		for _, typ := range []string{roceV1, roceV2} {
+			p.GIDs = append(p.GIDs, topology.GID{Index: len(p.GIDs), Addr: a, Type: typ, Kind: topology.GIDIPv6, Netdev: p.Netdev})
+		}
+		h.Netdevs[i].Addrs = append(h.Netdevs[i].Addrs, netip.PrefixFrom(a, 112))
+	}
+	return h
+}
+
+func remapped(h topology.Host, dscp, prio int) topology.Host {
+	for i := range h.Netdevs {
+		h.Netdevs[i].DCB.DSCPToPriority[dscp] = prio
+	}
+	return h
+}

@@ -103,10 +103,13 @@ func (s *state) railsBySubnet(hosts []*node, keys []netip.Prefix) {
 	}
 }
 
+// maxJoined is how many subnets are written out.
+const maxJoined = 16
+
 func joinPrefixes(ps []netip.Prefix) string {
 	var out []string
 	for i, p := range ps {
-		if i == 4 {
+		if i == maxJoined {
 			out = append(out, "…")
 			break
 		}

@@ -298,16 +298,28 @@ func (s *state) planUCXGID(ps []*port) gidPlan {
 			Why:     fmt.Sprintf("index %d is right on every port of every host, and UCX's own choice would not be", idx),
 			IfWrong: "UCX's wire-up hangs and the job aborts, or traffic takes another network"}}}
 	}
-	if len(s.want.subnets) > 0 && s.ucxAtLeast("1.18") == yes &&
-		!slices.ContainsFunc(ps, func(p *port) bool { return ucxChoice(p.p, s.want.subnets) != p.gid.Index }) {
-		var subs []string
-		for _, x := range s.want.subnets {
-			subs = append(subs, x.String())
+	if s.ucxAtLeast("1.18") == yes {
+		for _, within := range s.ucxRanges(ps) {
+			if slices.ContainsFunc(ps, func(p *port) bool { return ucxChoice(p.p, within) != p.gid.Index }) {
+				continue
+			}
+			return gidPlan{vars: []Var{{Name: "UCX_IB_ROCE_SUBNETS", Value: strings.ReplaceAll(joinPrefixes(within), ", ", ","), Evidence: evidence,
+				Why: "the fabric's subnets, so that UCX chooses the right address on each port", IfWrong: "UCX takes an address of another network"}}}
 		}
-		return gidPlan{vars: []Var{{Name: "UCX_IB_ROCE_SUBNETS", Value: strings.Join(subs, ","), Evidence: evidence,
-			Why: "the fabric's subnets, so that UCX chooses the right address on each port", IfWrong: "UCX takes an address of another network"}}}
 	}
 	return gidPlan{failed: "UCX's own choice is wrong on some port and no index is right everywhere"}
+}
+
+// ucxRanges are the lists of subnets that could tell the fabric's addresses apart.
+func (s *state) ucxRanges(ps []*port) [][]netip.Prefix {
+	var out [][]netip.Prefix
+	if n := len(s.want.subnets); n > 0 && n <= maxJoined {
+		out = append(out, s.want.subnets)
+	}
+	for _, r := range s.gidRanges(ps) {
+		out = append(out, []netip.Prefix{r})
+	}
+	return out
 }
 
 func (s *state) ucxAtLeast(want string) answer {
