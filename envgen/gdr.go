@@ -17,17 +17,25 @@ type reach struct {
 
 // reaches are the nearest chosen devices of a node's visible GPUs.
 func (n *node) reaches() []reach {
+	all := topology.Paths(*n.h)
 	var out []reach
 	for i := range n.h.GPUs {
 		g := &n.h.GPUs[i]
 		if g.Visible != nil && !*g.Visible {
 			continue
 		}
-		for _, p := range topology.NearestHCAs(*n.h, *g) {
-			if slices.ContainsFunc(n.use, func(u *port) bool { return u.hca.Name == p.HCA }) {
-				out = append(out, reach{g, p})
-				break
+		var best *topology.Path
+		for j := range all {
+			p := &all[j]
+			if p.HCA == "" || p.From != g.PCI || best != nil && topology.CompareDistance(*p, *best) >= 0 {
+				continue
 			}
+			if slices.ContainsFunc(n.use, func(u *port) bool { return u.hca.Name == p.HCA }) {
+				best = p
+			}
+		}
+		if best != nil {
+			out = append(out, reach{g, *best})
 		}
 	}
 	return out

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"fabrun/topology"
@@ -49,9 +50,12 @@ type port struct {
 	subnet   netip.Prefix // of the chosen GID's address; invalid unknown
 	rejectID string       // rule that rejected it; "" chosen
 	reject   string
+
+	text     string   // "mlx5_0:1"
+	evidence []string // files and values; made when first asked for
 }
 
-func (p *port) name() string { return fmt.Sprintf("%s:%d", p.hca.Name, p.p.Number) }
+func (p *port) name() string { return p.text }
 
 func (p *port) roce() bool { return p.p.LinkLayer == "Ethernet" }
 
@@ -70,7 +74,7 @@ func (p *port) rate() float64 {
 
 // file is the path of one of the port's files, as evidence names it.
 func (p *port) file(name string) string {
-	return fmt.Sprintf("sys/class/infiniband/%s/ports/%d/%s", p.hca.Name, p.p.Number, name)
+	return "sys/class/infiniband/" + p.hca.Name + "/ports/" + strconv.Itoa(p.p.Number) + "/" + name
 }
 
 // mtu is the RDMA active MTU in bytes; 0 unknown. For RoCE without a verbs
@@ -276,6 +280,7 @@ func (s *state) choosePorts() {
 			hca := &n.h.HCAs[i]
 			for j := range hca.Ports {
 				p := &port{node: n, hca: hca, p: &hca.Ports[j], family: familyOf(hca)}
+				p.text = hca.Name + ":" + strconv.Itoa(p.p.Number)
 				p.netdev = n.netdev(p.p.Netdev)
 				for _, r := range s.portRules {
 					if why := r.judge(s, p); why != "" {

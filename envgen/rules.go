@@ -38,16 +38,19 @@ func (n *node) rejectedPorts() []Alternative {
 }
 
 func portEvidence(ps []*port) []string {
-	var out []string
+	out := make([]string, 0, 2*len(ps))
 	for _, p := range ps {
-		e := p.file("state") + ": " + cmpOr(p.p.State, "unknown") + ", " + cmpOr(p.p.LinkLayer, "link layer unknown")
-		if p.p.RateText != "" {
-			e += ", " + p.p.RateText
+		if p.evidence == nil {
+			e := p.file("state") + ": " + cmpOr(p.p.State, "unknown") + ", " + cmpOr(p.p.LinkLayer, "link layer unknown")
+			if p.p.RateText != "" {
+				e += ", " + p.p.RateText
+			}
+			p.evidence = append(p.evidence, e)
+			if p.gid != nil {
+				p.evidence = append(p.evidence, p.file("gids/"+strconv.Itoa(p.gid.Index))+": "+gidText(*p.gid))
+			}
 		}
-		out = append(out, e)
-		if p.gid != nil {
-			out = append(out, fmt.Sprintf("%s: %s", p.file(fmt.Sprintf("gids/%d", p.gid.Index)), gidText(*p.gid)))
-		}
+		out = append(out, p.evidence...)
 	}
 	return out
 }
