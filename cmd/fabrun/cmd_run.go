@@ -159,6 +159,12 @@ func (a *app) prepare(p plan.Plan) (preparedJob, error) {
 			}
 		}
 	}
+	if len(p.Shims) > 0 {
+		if err := makeShims(filepath.Join(j.dir, "bin"), p.Shims, a.self()); err != nil {
+			j.close()
+			return preparedJob{}, err
+		}
+	}
 	for i := range p.Argv {
 		if p.Argv[i].Origin != envgen.FromUser {
 			words[i] = strings.ReplaceAll(words[i], plan.RunDir, j.dir)
@@ -187,6 +193,19 @@ func (a *app) prepare(p plan.Plan) (preparedJob, error) {
 		Note:  func(text string) { fmt.Fprintf(a.stderr, "fabrun: %s\n", text) },
 	}
 	return j, nil
+}
+
+// makeShims makes links to this program under other programs' names.
+func makeShims(dir string, names []string, self string) error {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return fmt.Errorf("making the launchers' shims: %w", err)
+	}
+	for _, name := range names {
+		if err := os.Symlink(self, filepath.Join(dir, name)); err != nil {
+			return fmt.Errorf("making the launchers' shims: %w", err)
+		}
+	}
+	return nil
 }
 
 func needsRunDir(p plan.Plan) bool {

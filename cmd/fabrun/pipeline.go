@@ -42,6 +42,9 @@ func (a *app) planJob(ctx context.Context, o jobOptions, argv []string) (plan.Pl
 	if err != nil {
 		return plan.Plan{}, err
 	}
+	if outer := plan.ParseMarker(a.env).Dialect; a.from == "" && plan.ReadsCommandLine(outer) {
+		return plan.Unchanged(plan.Identify(argv, probed.version, probed.resolved), argv, "a fabrun around this one has planned the job"), nil
+	}
 	here, err := a.loadHost(ctx)
 	if err != nil {
 		return plan.Plan{}, err
@@ -165,7 +168,7 @@ func (a *app) decide(job jobLook, o jobOptions) (plan.Plan, error) {
 	}
 	p := plan.Build(plan.Request{
 		Command: job.cmd, Env: a.env, Hosts: job.alloc, Place: place,
-		HostsGiven: job.given && placement.Hostfile, Local: job.local, Result: res, Self: job.self, Workload: workload, SSH: o.nodes.launcherSSH(),
+		HostsGiven: job.given && placement.Hostfile, Local: job.local, Result: res, Self: job.self, Workload: workload, SSH: o.nodes.launcherSSH(), Flags: a.flagsAgain(o),
 		Root: a.from == "" && os.Geteuid() == 0, Program: job.program,
 		Table: table,
 	})
@@ -277,6 +280,74 @@ func snapshotEnv(h topology.Host) []string {
 
 // maxShebang is where the kernel stops reading a script's first line.
 const maxShebang = 256
+
+// flagsAgain are the flags of this call for a fabrun that a script of it starts.
+func (a *app) flagsAgain(o jobOptions) []string {
+	var out []string
+	put := func(name, value string) {
+		if value != "" {
+			out = append(out, "--"+name+"="+value)
+		}
+	}
+	absolute := func(name, value string) {
+		// The script may change its directory.
+		if strings.Contains(value, "/") || name == "hostfile" || name == "ssh-key" {
+			if abs, err := filepath.Abs(value); err == nil && value != "" {
+				value = abs
+			}
+		}
+		put(name, value)
+	}
+	absolute("profile", a.profile)
+	absolute("workload", a.workload)
+	put("hosts", o.hosts)
+	absolute("hostfile", o.hostfile)
+	if o.strict {
+		out = append(out, "--strict")
+	}
+	if a.quiet {
+		out = append(out, "--quiet")
+	}
+	if a.verbose {
+		out = append(out, "--verbose")
+	}
+	if o.nodes.transport != "auto" {
+		put("remote", o.nodes.transport)
+	}
+	put("ssh-user", o.nodes.sshUser)
+	if o.nodes.sshPort != 0 {
+		put("ssh-port", fmt.Sprint(o.nodes.sshPort))
+	}
+	absolute("ssh-key", o.nodes.sshKey)
+	absolute("ssh-config", o.nodes.sshConfig)
+	absolute("known-hosts", o.nodes.knownHosts)
+	if o.nodes.insecure {
+		out = append(out, "--insecure-host-keys")
+	}
+	return out
+}
+
+// asShim turns a call under a launcher's name, from a script of an outer fabrun,
+// into a run of the launcher of that name behind the shims in PATH.
+func (a *app) asShim() ([]string, bool) {
+	if len(a.args) == 0 || !slices.Contains(plan.ShimNames(), filepath.Base(a.args[0])) {
+		return nil, false
+	}
+	dir, flags, ok := plan.ParseShim(a.env)
+	if !ok {
+		return nil, false
+	}
+	env := slices.Clone(a.env)
+	for i, kv := range env {
+		if path, ok := strings.CutPrefix(kv, "PATH="); ok {
+			dirs := slices.DeleteFunc(strings.Split(path, ":"), func(d string) bool { return d == dir })
+			env[i] = "PATH=" + strings.Join(dirs, ":")
+		}
+	}
+	a.env = slices.DeleteFunc(env, func(kv string) bool { return strings.HasPrefix(kv, plan.ShimName+"=") })
+	launcher.EndWithParent()
+	return slices.Concat([]string{"run"}, flags, []string{"--", filepath.Base(a.args[0])}, a.args[1:]), true
+}
 
 // programFacts is what can be seen of the program without starting it.
 func programFacts(cmd plan.Command, p probed) plan.ProgramFacts {

@@ -102,10 +102,12 @@ A first word that is no verb is the program: 'fabrun mpirun …' means
 func run(ctx context.Context, args, env []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	a := &app{args: args, env: env, stdin: stdin, stdout: stdout, stderr: stderr}
 	root := a.rootCmd()
-	argv := args[1:]
-	isRun := false
-	if runCmd, _, err := root.Find([]string{"run"}); err == nil && runCmd != root {
-		argv, isRun = insertRun(root, runCmd, argv)
+	argv, isRun := a.asShim()
+	if !isRun {
+		argv = args[1:]
+		if runCmd, _, err := root.Find([]string{"run"}); err == nil && runCmd != root {
+			argv, isRun = insertRun(root, runCmd, argv)
+		}
 	}
 	root.SetArgs(argv)
 	root.SetIn(stdin)

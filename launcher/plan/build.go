@@ -39,6 +39,7 @@ type Request struct {
 	Root     bool             // effective user 0
 	Table    *RankTable       // places and per-rank variables; nil: nothing differs per rank
 	Program  ProgramFacts     // what was seen of the program
+	Flags    []string         // what fabrun was told, for shims in a script's PATH
 	Place    hosts.Allocation // Hosts with the slots of this job; zero value: Hosts
 }
 
@@ -80,9 +81,19 @@ func Build(r Request) Plan {
 	b.container()
 	b.rankWrapper()
 	b.forwarding()
+	b.shims()
 	b.marker()
 	b.assemble()
 	return b.plan
+}
+
+// Unchanged is the plan that starts the user's words as they are, for a reason.
+func Unchanged(l Launcher, argv []string, why string) Plan {
+	p := Plan{Dialect: l.Dialect, Version: l.Version, Launcher: strings.TrimSpace(l.Family + " " + l.Version), RDMA: true, Contract: why}
+	for _, w := range argv {
+		p.Argv = append(p.Argv, Arg{Text: w, Origin: envgen.FromUser})
+	}
+	return p
 }
 
 func (b *builder) find(f finding.Finding) { b.plan.Findings = append(b.plan.Findings, f) }
@@ -694,6 +705,21 @@ func (b *builder) forwardHydra() {
 	}
 }
 
+// shims make a script's own mpirun go through fabrun: a private directory first
+// in PATH. A script is what is left when the program is no launcher.
+func (b *builder) shims() {
+	if b.Command.Launcher.Dialect != Plain || b.Self == "" || len(b.Command.Argv) == 0 || b.Command.Container() != "" || !b.Result.RDMA && !b.HostsGiven {
+		return
+	}
+	v := envgen.Var{Scope: envgen.JobScope, Origin: envgen.FromPlan, Rule: "launcher.shims"}
+	path := v
+	path.Name, path.Value = "PATH", RunDir+"/bin:"+mustLookup(b.Env, "PATH")
+	path.Why = "a script's own " + strings.Join(ShimNames(), ", ") + " go through fabrun"
+	v.Name, v.Value, v.Why = ShimName, shimValue(RunDir+"/bin", b.Flags), "what those are told"
+	b.plan.Shims = ShimNames()
+	b.plan.Env = append(b.plan.Env, path, v)
+}
+
 // marker tells a fabrun inside this job what was set here.
 func (b *builder) marker() {
 	if len(b.plan.Env) == 0 {
@@ -701,7 +727,7 @@ func (b *builder) marker() {
 	}
 	m := Marker{Dialect: b.Command.Launcher.Dialect}
 	for _, v := range b.plan.Env {
-		if v.Name != TableName {
+		if v.Name != TableName && v.Rule != "launcher.shims" {
 			m.Vars = append(m.Vars, v.Name+"="+v.Value)
 		}
 	}

@@ -69,6 +69,10 @@ func grammarOf(dialect string) *grammar {
 	return nil
 }
 
+// ReadsCommandLine reports whether a dialect is one whose command line fabrun
+// plans for.
+func ReadsCommandLine(dialect string) bool { return grammarOf(dialect) != nil }
+
 // mpiNames are the programs that must be asked for their version, because
 // every MPI installs one of that name.
 var mpiNames = []string{

@@ -85,3 +85,32 @@ func unescape(s string) string {
 	}
 	return b.String()
 }
+
+// ShimName is the variable by which a shim in the private directory knows what
+// the outer fabrun was told: "1;DIR;FLAG;FLAG…", escaped as in FABRUN_SET.
+const ShimName = "FABRUN_SHIM"
+
+// ShimNames are the launchers that scripts call by name.
+func ShimNames() []string { return []string{"mpirun", "mpiexec", "torchrun"} }
+
+// shimValue is what ParseShim reads.
+func shimValue(dir string, flags []string) string {
+	out := "1;" + escape(dir)
+	for _, f := range flags {
+		out += ";" + escape(f)
+	}
+	return out
+}
+
+// ParseShim returns the shims' directory and the flags of the outer fabrun.
+func ParseShim(env []string) (dir string, flags []string, ok bool) {
+	text, there := lookup(env, ShimName)
+	parts := strings.Split(text, ";")
+	if !there || len(text) > maxMarker || len(parts) < 2 || parts[0] != "1" || parts[1] == "" {
+		return "", nil, false
+	}
+	for _, p := range parts[2:] {
+		flags = append(flags, unescape(p))
+	}
+	return unescape(parts[1]), flags, true
+}

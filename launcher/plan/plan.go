@@ -36,6 +36,7 @@ type Plan struct {
 	Table    *RankTable       // what fabrun rank is told; nil where it is not needed
 	Unset    []string
 	Files    []File
+	Shims    []string // programs of these names in {run}/bin go through fabrun
 	Hosts    hosts.Allocation
 	Program  []string // the program and its arguments, as found in the command line
 	RDMA     bool     // at least one host of the job has usable RDMA

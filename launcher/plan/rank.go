@@ -298,7 +298,7 @@ func ParseCPUs(list string) []int {
 				continue
 			}
 		}
-		for ; a <= b; a++ {
+		for ; a <= b && len(out) < maxCPU; a++ {
 			out = append(out, a)
 		}
 	}

@@ -28,6 +28,7 @@ type planJSON struct {
 	Rank     *plan.RankTable   `json:"rank"`
 	Unset    []string          `json:"unset"`
 	Files    []fileJSON        `json:"files"`
+	Shims    []string          `json:"shims"`
 	Hosts    planHostsJSON     `json:"hosts"`
 	Program  []string          `json:"program"`
 	Findings []finding.Finding `json:"findings"`
@@ -67,7 +68,7 @@ type planHostJSON struct {
 func PlanJSON(w io.Writer, p plan.Plan) error {
 	out := planJSON{
 		Schema: "fabrun/plan/v1", Dialect: p.Dialect, Launcher: known(p.Launcher), Version: known(p.Version), RDMA: p.RDMA,
-		Contract: known(p.Contract), Argv: p.Words(), Env: list(p.Env), Kept: list(p.Kept), Rank: p.Table, Unset: list(p.Unset),
+		Contract: known(p.Contract), Argv: p.Words(), Env: list(p.Env), Kept: list(p.Kept), Rank: p.Table, Unset: list(p.Unset), Shims: list(p.Shims),
 		Program: list(p.Program), Findings: sorted(p.Findings), Notes: list(p.Notes),
 		Words: []wordJSON{}, PerHost: []hostEnvJSON{}, Files: []fileJSON{},
 		Hosts: planHostsJSON{Source: p.Hosts.Source, Manager: known(p.Hosts.Manager), Hosts: []planHostJSON{}},
@@ -143,6 +144,9 @@ func Plan(w io.Writer, p plan.Plan, verbose bool) error {
 			t.printf("  %s\n", strings.TrimRight(line, "\n"))
 		}
 	}
+	if len(p.Shims) > 0 {
+		t.printf("\nshims in %s/bin, first in PATH: %s\n", plan.RunDir, strings.Join(p.Shims, " "))
+	}
 	if len(p.Findings) > 0 {
 		t.printf("\nfindings\n")
 		if t.err == nil {
@@ -187,7 +191,7 @@ func PlanSentence(p plan.Plan) string {
 
 func planVars(t *text, vars []envgen.Var, verbose bool) {
 	for _, v := range vars {
-		if v.Name == plan.MarkerName || v.Name == plan.TableName {
+		if v.Name == plan.MarkerName || v.Name == plan.TableName || v.Name == plan.ShimName {
 			if verbose {
 				t.printf("  %s=…\n", v.Name)
 				t.wrap("      ", v.Why)
