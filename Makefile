@@ -56,10 +56,15 @@ bench: build ## fabrun beside its peers, in one run (N=20 runs each)
 realdata: ## how many truths of the real data are met, per kind
 	@$(GO) test -count=1 -v -run Realdata ./... 2>&1 | grep -E 'realdata:|^--- (FAIL|SKIP)' | sed 's/^ *[a-z_]*\.go:[0-9]*: //'
 
+REAL := openmpi-bin libopenmpi-dev mpich slurm-wlm munge openfoam openfoam-examples
+test-real: ## the tests that start real launchers and schedulers (installs them with apt-get)
+	@dpkg -s $(REAL) >/dev/null 2>&1 || testdata/tools/need $(REAL)
+	FABRUN_REAL=1 $(GO) test -count=1 -run 'Real|AsSlurm|Script' ./cmd/fabrun ./launcher/...
+
 needs-gcc:
 	@command -v gcc >/dev/null && echo '#include <stdlib.h>' | gcc -E - >/dev/null 2>&1 || testdata/tools/need gcc libc6-dev
 
-.PHONY: help build test check fmt vet staticcheck tidy static docs docs-check golden fuzz bench realdata needs-gcc
+.PHONY: help build test test-real check fmt vet staticcheck tidy static docs docs-check golden fuzz bench realdata needs-gcc
 
 lab: ## two QEMU nodes with two rails of Soft-RoCE (NODES=n; FABRUN_LAB_DIR for a second one)
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/fabrun ./cmd/fabrun

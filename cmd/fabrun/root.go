@@ -66,6 +66,7 @@ func (a *app) verbs() []*cobra.Command {
 		newCheckCmd(a),
 		newHostsCmd(a),
 		newTopoCmd(a),
+		newSlurmCmd(a),
 		newSnapshotCmd(a),
 		newLintCmd(a),
 		newEnvCmd(a),

@@ -1,0 +1,445 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"fabrun/envgen"
+	"fabrun/launcher"
+	"fabrun/launcher/hosts"
+	"fabrun/launcher/plan"
+	"fabrun/launcher/report"
+	"fabrun/launcher/watch"
+	"fabrun/profiles"
+	"fabrun/topology"
+	"fabrun/topology/finding"
+)
+
+type slurmOptions struct {
+	state    string
+	node     string
+	ports    int
+	cache    time.Duration
+	deadline time.Duration
+	scontrol string
+}
+
+func newSlurmCmd(a *app) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "slurm",
+		Short: "What Slurm's prolog, epilog, task prolog and health check call",
+		Long: `The doors through which Slurm calls fabrun on a compute node. prolog, epilog and
+health run as root: they read /etc/fabrun only, never the user's environment or
+files, and keep what they know under /var/lib/fabrun. A mistake of fabrun's own
+is never a reason to drain a node: it is said on standard error, and the exit
+status is 0.
+
+Exit status: 0, but for prolog, which exits 1 for a certain fault of the node.`,
+		Example: `  Prolog=/etc/slurm/prolog.d/50-fabrun       # exec fabrun slurm prolog --profile NAME
+  TaskProlog=/etc/slurm/task-prolog.sh       # exec fabrun slurm task-prolog
+  HealthCheckProgram=/etc/slurm/health.sh    # exec fabrun slurm health`,
+	}
+	c.AddCommand(newSlurmPrologCmd(a), newSlurmEpilogCmd(a), newSlurmTaskPrologCmd(a), newSlurmHealthCmd(a))
+	return c
+}
+
+// Defaults of the doors. Slurm gives a prolog MessageTimeout (10 s) in good
+// manners, and kills a health check after 60 s.
+const (
+	slurmState    = "/var/lib/fabrun"
+	slurmDeadline = 5 * time.Second
+	slurmCache    = time.Minute
+)
+
+// slurmDoor makes a command of Slurm's: whatever goes wrong inside fabrun,
+// wrong flags included, is said on standard error and leaves with 0, since
+// every other status drains a node or cancels a task.
+func slurmDoor(a *app, c *cobra.Command, o *slurmOptions, run func(ctx context.Context) error) *cobra.Command {
+	c.Args = func(*cobra.Command, []string) error { return nil }
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		a.slurmOwnFault(err)
+		return nil
+	})
+	c.Flags().DurationVar(&o.deadline, "deadline", slurmDeadline, "give up after this `time`, with exit status 0")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		ctx, cancel := context.WithTimeout(c.Context(), o.deadline)
+		defer cancel()
+		done := make(chan error, 1)
+		go func() {
+			defer func() {
+				if p := recover(); p != nil {
+					done <- fmt.Errorf("internal error: %v", p)
+				}
+			}()
+			done <- run(ctx)
+		}()
+		var err error
+		select {
+		case err = <-done:
+		case <-ctx.Done():
+			err = fmt.Errorf("gave up after %v", o.deadline)
+		}
+		if errors.Is(err, errNodeFault) {
+			return errFindings
+		}
+		if err != nil {
+			a.slurmOwnFault(err)
+		}
+		return nil
+	}
+	return c
+}
+
+// errNodeFault says that the node, and not fabrun, is at fault. What there was
+// to say has been said.
+var errNodeFault = errors.New("fault of the node")
+
+func (a *app) slurmOwnFault(err error) {
+	fmt.Fprintf(a.stderr, "fabrun: %v\n        this is fabrun's own trouble, not the node's: exit status 0\n", err)
+}
+
+func nodeFlags(c *cobra.Command, o *slurmOptions) {
+	f := c.Flags()
+	f.StringVar(&o.state, "state", slurmState, "keep records and the baseline in this `directory`, which only root can write")
+	f.StringVar(&o.node, "node", "", "the node's `name` (otherwise SLURMD_NODENAME, or the host's)")
+	f.IntVar(&o.ports, "ports", 0, "how `many` active fabric ports the node has when it is healthy")
+}
+
+func newSlurmPrologCmd(a *app) *cobra.Command {
+	var o slurmOptions
+	c := &cobra.Command{
+		Use:   "prolog",
+		Short: "At job start: is this node's fabric as it was?",
+		Long: `Called by Slurm's Prolog on each node: look at this node alone, within a bounded
+time. Certain faults are a port that carried the fabric before and is down or
+slower now, fewer ports than --ports, and missing device nodes; what else the
+rules find is reported and fails nothing. The first good look is remembered as
+the baseline (baseline.json in the state directory: remove it after a planned
+change). A good result is reused for --cache.
+
+Slurm drains a node whose Prolog fails, and holds the job. scontrol is not called.
+
+Exit status: 0; 1 for a certain fault of the node; 0 for any trouble of fabrun's own.`,
+		Example: "  fabrun slurm prolog --profile roce-dscp26 --ports 8",
+	}
+	nodeFlags(c, &o)
+	c.Flags().DurationVar(&o.cache, "cache", slurmCache, "reuse a good result that is younger than this `time`")
+	return slurmDoor(a, c, &o, func(ctx context.Context) error { return runSlurmProlog(ctx, a, o) })
+}
+
+func runSlurmProlog(ctx context.Context, a *app, o slurmOptions) error {
+	store, err := openNodeStore(o.state)
+	if err != nil {
+		// Without a place to remember, the node can still be looked at.
+		a.slurmOwnFault(err)
+		store = nil
+	}
+	job := a.slurmJob()
+	if job != "" {
+		defer store.saveJob(job, jobRecord{Job: job, Started: time.Now(), First: launcher.NewMeter(a.slurmNode(o)).Look(time.Now())}, a.stderr)
+	}
+	key := fmt.Sprintf("%s %s %d", buildVersion(), a.profile, o.ports)
+	if store.cachedGood(key, o.cache, time.Now()) {
+		return nil
+	}
+	look, err := a.lookAtNode(ctx, o, store)
+	if err != nil {
+		return err
+	}
+	for _, f := range look.notes {
+		fmt.Fprintf(a.stderr, "fabrun: %s: %s %s: %s\n", f.Severity, f.ID, f.Subject, f.Seen)
+	}
+	if len(look.faults) == 0 {
+		store.saveCache(key, time.Now(), a.stderr)
+		return nil
+	}
+	fmt.Fprintf(a.stderr, "fabrun: %s: %s\n", a.slurmNode(o), faultReason(look.faults))
+	for _, f := range look.faults {
+		fmt.Fprintf(a.stderr, "fabrun: %s: %s: %s, wanted %s\n        %s\n", f.ID, f.Subject, f.Seen, f.Wanted, f.Hint)
+	}
+	return errNodeFault
+}
+
+func newSlurmEpilogCmd(a *app) *cobra.Command {
+	var o slurmOptions
+	c := &cobra.Command{
+		Use:   "epilog",
+		Short: "At job end: what did this node's ports do for the job?",
+		Long: `Called by Slurm's Epilog on each node: compare the ports' counters with those that
+the prolog took, and leave the difference as a record in the state directory
+(jobs/ID.json; the last 500 are kept).
+
+Exit status: 0, always.`,
+		Example: "  fabrun slurm epilog",
+	}
+	nodeFlags(c, &o)
+	return slurmDoor(a, c, &o, func(ctx context.Context) error { return runSlurmEpilog(ctx, a, o) })
+}
+
+func runSlurmEpilog(_ context.Context, a *app, o slurmOptions) error {
+	job := a.slurmJob()
+	if job == "" {
+		return errors.New("SLURM_JOB_ID names no job")
+	}
+	store, err := openNodeStore(o.state)
+	if err != nil {
+		return err
+	}
+	rec, err := store.loadJob(job)
+	if err != nil {
+		return fmt.Errorf("what the prolog noted of job %s: %w", job, err)
+	}
+	now := time.Now()
+	last := launcher.NewMeter(a.slurmNode(o)).Look(now)
+	traffic := watch.Traffic(rec.First, last, nil)
+	verdict := watch.JudgeCounters(watch.CounterJob{Hosts: []string{last.Host}}, []watch.HostTraffic{traffic})
+	rec.Ended, rec.Traffic, rec.Events = &now, &traffic, verdict.Events
+	for _, e := range rec.Events {
+		fmt.Fprintf(a.stderr, "fabrun: job %s: %s: %s\n", job, e.Severity, e.Text)
+	}
+	store.saveJob(job, rec, a.stderr)
+	return nil
+}
+
+func newSlurmHealthCmd(a *app) *cobra.Command {
+	var o slurmOptions
+	c := &cobra.Command{
+		Use:   "health",
+		Short: "Between jobs: drain this node for a fault, resume it after",
+		Long: `Called as Slurm's HealthCheckProgram: drain this node for a certain fault (see
+'fabrun slurm prolog'), with a reason that begins with "fabrun:", and resume it
+after two good looks. A node that somebody else drained, or whose reason
+somebody else wrote, is left alone.
+
+Exit status: 0, always.`,
+		Example: "  fabrun slurm health --profile roce-dscp26 --ports 8",
+	}
+	nodeFlags(c, &o)
+	c.Flags().StringVar(&o.scontrol, "scontrol", "", "the scontrol `program` (otherwise where Slurm's packages put it)")
+	return slurmDoor(a, c, &o, func(ctx context.Context) error { return runSlurmHealth(ctx, a, o) })
+}
+
+func runSlurmHealth(ctx context.Context, a *app, o slurmOptions) error {
+	store, err := openNodeStore(o.state)
+	if err != nil {
+		return err
+	}
+	scontrol, err := findScontrol(o.scontrol)
+	if err != nil {
+		return err
+	}
+	look, err := a.lookAtNode(ctx, o, store)
+	if err != nil {
+		return err
+	}
+	node := a.slurmNode(o)
+	if !plainNode(node) {
+		return fmt.Errorf("%q is no node name", node)
+	}
+	out, err := exec.CommandContext(ctx, scontrol, "--oneliner", "show", "node", node).Output()
+	if err != nil {
+		return fmt.Errorf("%s show node %s: %w", scontrol, node, err)
+	}
+	good := store.countGood(len(look.faults) == 0, a.stderr)
+	var args []string
+	switch decideHealth(parseNodeState(string(out)), look.faults, good) {
+	case healthDrain:
+		args = []string{"update", "NodeName=" + node, "State=DRAIN", "Reason=" + faultReason(look.faults)}
+	case healthResume:
+		args = []string{"update", "NodeName=" + node, "State=RESUME"}
+	default:
+		return nil
+	}
+	fmt.Fprintf(a.stderr, "fabrun: scontrol %s\n", strings.Join(args, " "))
+	if text, err := exec.CommandContext(ctx, scontrol, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s %s: %w: %s", scontrol, strings.Join(args, " "), err, bytes.TrimSpace(text))
+	}
+	return nil
+}
+
+// scontrolPlaces is where packages put it: a health check has no PATH.
+var scontrolPlaces = []string{"/usr/bin/scontrol", "/usr/local/bin/scontrol", "/opt/slurm/bin/scontrol", "/usr/local/slurm/bin/scontrol", "/cm/shared/apps/slurm/current/bin/scontrol"}
+
+func findScontrol(given string) (string, error) {
+	if given != "" {
+		return given, nil
+	}
+	for _, p := range scontrolPlaces {
+		if st, err := os.Stat(p); err == nil && st.Mode()&0o111 != 0 {
+			return p, nil
+		}
+	}
+	return "", fmt.Errorf("no scontrol in %s; name it by --scontrol", strings.Join(scontrolPlaces, ", "))
+}
+
+// slurmJob is the job's number, "" where there is none that can name a file.
+func (a *app) slurmJob() string {
+	for _, name := range []string{"SLURM_JOB_ID", "SLURM_JOBID"} {
+		if v, ok := a.getenv(name); ok && v != "" && len(v) < 20 && strings.Trim(v, "0123456789") == "" {
+			return v
+		}
+	}
+	return ""
+}
+
+func (a *app) slurmNode(o slurmOptions) string {
+	if o.node != "" {
+		return o.node
+	}
+	if v, ok := a.getenv("SLURMD_NODENAME"); ok && plainNode(v) {
+		return v
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return "localhost"
+	}
+	name, _, _ = strings.Cut(name, ".")
+	return name
+}
+
+// plainNode reports whether a name can be handed to scontrol.
+func plainNode(s string) bool {
+	return s != "" && len(s) <= 64 && s[0] != '-' && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_") == ""
+}
+
+// nodeLook is what one look at this node says.
+type nodeLook struct {
+	faults []finding.Finding // certain: reasons to take the node out
+	notes  []finding.Finding // everything else of severity warning or error
+}
+
+// lookAtNode judges this node by /etc/fabrun alone and remembers its ports.
+func (a *app) lookAtNode(ctx context.Context, o slurmOptions, store *nodeStore) (nodeLook, error) {
+	var p profiles.Profile
+	if a.profile != "" {
+		var err error
+		if p, err = profiles.Load(profiles.Dirs{"/etc/fabrun/profiles"}, a.profile); err != nil {
+			return nodeLook{}, err
+		}
+	}
+	h, err := a.loadHost(ctx)
+	if err != nil {
+		return nodeLook{}, err
+	}
+	res := envgen.Compute(envgen.Input{Hosts: []topology.Host{h}, Profile: p})
+	now := fabricPorts(h, res)
+	base := store.baseline()
+	look := nodeLook{faults: nodeFaults(base, now, h, p, o.ports)}
+	for _, f := range res.Findings {
+		if f.Severity != finding.Note {
+			look.notes = append(look.notes, f)
+		}
+	}
+	if len(look.faults) == 0 {
+		store.saveBaseline(base, now, a.stderr)
+	}
+	return look, nil
+}
+
+func newSlurmTaskPrologCmd(a *app) *cobra.Command {
+	var o slurmOptions
+	c := &cobra.Command{
+		Use:   "task-prolog",
+		Short: "For each task: its node's variables, as Slurm's TaskProlog wants them",
+		Long: `Called by Slurm's TaskProlog (or srun --task-prolog), as the user: print this
+node's and this task's variables as lines "export NAME=value", bare and without
+quotes, and what the user has to know as "print TEXT" once per node. Variables
+that the job has set are left alone.
+
+Exit status: 0, always: any other cancels the task.`,
+		Example: "  fabrun slurm task-prolog --profile roce-dscp26",
+	}
+	return slurmDoor(a, c, &o, func(ctx context.Context) error { return runSlurmTaskProlog(ctx, a) })
+}
+
+func runSlurmTaskProlog(ctx context.Context, a *app) error {
+	var out bytes.Buffer
+	p, w, err := a.jobProfiles(jobLook{})
+	if err != nil {
+		return err
+	}
+	h, err := a.loadHost(ctx)
+	if err != nil {
+		return err
+	}
+	// The settings are the task's own, also when the node is looked at through --from.
+	settings := plan.Command{}.Settings(a.env)
+	res := envgen.Compute(envgen.Input{Hosts: []topology.Host{h}, Profile: p, Workload: w, Job: envgen.Job{Settings: settings}})
+	if len(res.Hosts) == 0 {
+		return nil
+	}
+	vars := slices.Clone(res.Hosts[0].Vars)
+	if local, size := a.envNumber("SLURM_LOCALID"), a.tasksHere(); local != nil && size != nil {
+		for _, mine := range envgen.RankVars(&h, res.Hosts[0], envgen.Rank{Local: *local, Size: *size}) {
+			if i := slices.IndexFunc(vars, func(v envgen.Var) bool { return v.Name == mine.Name }); i >= 0 {
+				vars[i] = mine
+			}
+		}
+	}
+	marker := plan.ParseMarker(a.env)
+	var set []string
+	for _, v := range vars {
+		// What the job has set stays, whoever set it but an outer fabrun.
+		if old, ok := a.getenv(v.Name); ok && !slices.Contains(marker.Vars, v.Name+"="+old) {
+			continue
+		}
+		if v.Origin == envgen.FromSite || v.Origin == envgen.FromImage {
+			continue
+		}
+		// One at a time: a value that the protocol cannot carry must not cost the others.
+		if err := report.Env(&out, []envgen.Var{v}, "slurm"); err != nil {
+			out.WriteString(taskPrint("fabrun: " + err.Error()))
+			continue
+		}
+		set = append(set, v.Name+"="+v.Value)
+	}
+	if len(set) > 0 {
+		m := envgen.Var{Name: plan.MarkerName, Value: plan.Marker{Dialect: "slurm", Vars: set}.String()}
+		if err := report.Env(&out, []envgen.Var{m}, "slurm"); err != nil {
+			return err
+		}
+	}
+	if local := a.envNumber("SLURM_LOCALID"); local == nil || *local == 0 {
+		for _, f := range res.Findings {
+			if f.Severity == finding.Error {
+				out.WriteString(taskPrint(fmt.Sprintf("fabrun: %s: %s %s. %s", a.slurmNode(slurmOptions{}), f.Subject, f.Seen, f.Hint)))
+			}
+		}
+	}
+	_, err = io.Copy(a.stdout, &out)
+	return err
+}
+
+// tasksHere is how many tasks of the step this node runs; nil unknown.
+func (a *app) tasksHere() *int {
+	text, _ := a.getenv("SLURM_STEP_TASKS_PER_NODE")
+	counts, err := hosts.ParseRunLengths(text)
+	node := a.envNumber("SLURM_NODEID")
+	if err != nil || node == nil || *node >= len(counts) {
+		return nil
+	}
+	return &counts[*node]
+}
+
+func (a *app) envNumber(name string) *int {
+	v, ok := a.getenv(name)
+	if !ok {
+		return nil
+	}
+	n, err := strconv.Atoi(v)
+	if err != nil || n < 0 {
+		return nil
+	}
+	return &n
+}

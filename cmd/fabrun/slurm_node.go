@@ -1,0 +1,365 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"fabrun/envgen"
+	"fabrun/launcher/watch"
+	"fabrun/profiles"
+	"fabrun/topology"
+	"fabrun/topology/finding"
+)
+
+// portState is what the baseline remembers of a port.
+type portState struct {
+	Port     string   `json:"port"` // "mlx5_0:1"
+	Active   bool     `json:"active"`
+	State    string   `json:"state,omitempty"` // as sysfs says, for messages
+	RateGbps *float64 `json:"rate_gbps"`       // null: unknown, or not to be trusted
+}
+
+// fabricPorts are the ports of this node that carry the fabric: those of its
+// rails, or every active one where no rail was found. The others are listed
+// too, as they are, so that a port of the baseline can be found again.
+func fabricPorts(h topology.Host, res envgen.Result) []portState {
+	rails := map[string]bool{}
+	for _, r := range res.Rails {
+		for _, port := range r.Ports {
+			rails[port] = true
+		}
+	}
+	var out []portState
+	for _, hca := range h.HCAs {
+		for _, p := range hca.Ports {
+			s := portState{Port: hca.Name + ":" + strconv.Itoa(p.Number), State: strings.Trim(p.State+", "+p.PhysState, ", ")}
+			s.Active = p.State == "ACTIVE" && (len(rails) == 0 || rails[s.Port])
+			if p.RateTrusted {
+				s.RateGbps = p.RateGbps
+			}
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// rateSlack is how far below the rate of before a port is called slow: less
+// than any step of link speed or width.
+const rateSlack = 0.95
+
+// nodeFaults are the certain faults of a node: what was there before, or what
+// the site's administrator said is there, and is not.
+func nodeFaults(base, now []portState, h topology.Host, p profiles.Profile, ports int) []finding.Finding {
+	var out []finding.Finding
+	add := func(id, subject, seen, wanted, hint string) {
+		out = append(out, finding.Finding{
+			ID: id, Severity: finding.Error, Host: h.Name, Subject: subject, Seen: seen, Wanted: wanted,
+			Why: "a job on this node would not use the fabric as planned", Hint: hint,
+		})
+	}
+	const planned = "look at cable, transceiver and switch port; after a planned change remove baseline.json"
+	active := 0
+	for _, s := range now {
+		if s.Active {
+			active++
+		}
+	}
+	for _, b := range base {
+		i := slices.IndexFunc(now, func(s portState) bool { return s.Port == b.Port })
+		switch {
+		case i < 0:
+			add("slurm.port-gone", b.Port, "no such port", "the port that was there before", planned)
+		case !now[i].Active:
+			add("slurm.port-down", b.Port, cmp.Or(now[i].State, "not active"), "ACTIVE, as before", planned)
+		case b.RateGbps != nil && now[i].RateGbps != nil && *now[i].RateGbps < rateSlack**b.RateGbps:
+			add("slurm.port-slow", b.Port, fmt.Sprintf("%g Gb/s", *now[i].RateGbps), fmt.Sprintf("%g Gb/s, as before", *b.RateGbps), planned)
+		}
+	}
+	if want := p.Fabric.RateGbps; want != nil {
+		for _, s := range now {
+			if s.Active && s.RateGbps != nil && *s.RateGbps < rateSlack**want && !slices.ContainsFunc(out, func(f finding.Finding) bool { return f.Subject == s.Port }) {
+				add("slurm.port-slow", s.Port, fmt.Sprintf("%g Gb/s", *s.RateGbps), fmt.Sprintf("%g Gb/s (profile %s)", *want, p.Name), "look at cable, transceiver and switch port")
+			}
+		}
+	}
+	if active < ports {
+		add("slurm.ports-missing", "fabric ports", fmt.Sprintf("%d active", active), fmt.Sprintf("%d (--ports)", ports), "'fabrun topo' lists the ports and why they are left out")
+	}
+	if d := h.DeviceNodes; d != nil && active > 0 && !slices.ContainsFunc(d.Names, func(n string) bool { return strings.HasPrefix(n, "uverbs") }) {
+		add("slurm.no-uverbs", "/dev/infiniband", "no uverbs device", "one for each HCA", "modprobe ib_uverbs")
+	}
+	return out
+}
+
+// maxReason is what fits a line of sinfo -R, with room.
+const maxReason = 160
+
+// reasonMark begins every reason that fabrun writes, and no other's.
+const reasonMark = "fabrun:"
+
+// faultReason is a node's reason for Slurm: one line of plain characters.
+func faultReason(faults []finding.Finding) string {
+	var parts []string
+	for _, f := range faults {
+		parts = append(parts, f.Subject+" "+f.Seen+" ("+f.ID+")")
+	}
+	text := strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' || r == '"' || r == '\'' || r == '\\' {
+			return -1
+		}
+		return r
+	}, reasonMark+" "+strings.Join(parts, "; "))
+	if len(text) > maxReason {
+		text = text[:maxReason-3] + "..."
+	}
+	return text
+}
+
+// nodeState is what scontrol says of a node.
+type nodeState struct {
+	drained bool
+	reason  string
+}
+
+// parseNodeState reads "scontrol --oneliner show node".
+func parseNodeState(text string) nodeState {
+	var s nodeState
+	for _, w := range strings.Fields(text) {
+		if state, ok := strings.CutPrefix(w, "State="); ok {
+			s.drained = slices.ContainsFunc(strings.FieldsFunc(state, func(r rune) bool { return r == '+' || r == '*' }),
+				func(flag string) bool { return strings.HasPrefix(flag, "DRAIN") })
+		}
+	}
+	// The reason comes last and may hold blanks; Slurm adds "[user@time]" behind it.
+	if _, rest, ok := strings.Cut(text, " Reason="); ok {
+		rest, _, _ = strings.Cut(rest, "\n")
+		if i := strings.LastIndex(rest, " ["); i >= 0 {
+			rest = rest[:i]
+		}
+		s.reason = strings.TrimSpace(rest)
+	}
+	return s
+}
+
+type healthAction int
+
+const (
+	healthNothing healthAction = iota
+	healthDrain
+	healthResume
+)
+
+// goodLooks is how many good looks in a row resume a node: a flapping link must
+// not make a flapping node.
+const goodLooks = 2
+
+// decideHealth drains a node for its faults, once, and resumes only what fabrun
+// itself drained.
+func decideHealth(s nodeState, faults []finding.Finding, good int) healthAction {
+	switch {
+	case len(faults) > 0 && !s.drained:
+		return healthDrain
+	case len(faults) == 0 && s.drained && strings.HasPrefix(s.reason, reasonMark) && good >= goodLooks:
+		return healthResume
+	}
+	return healthNothing
+}
+
+// taskPrint is a line that slurmstepd (src/slurmd/slurmstepd/task.c) prints to the task's standard output.
+func taskPrint(text string) string {
+	return "print " + strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, text) + "\n"
+}
+
+// nodeStore is the directory in which a node remembers. A nil store remembers
+// nothing.
+type nodeStore struct{ dir string }
+
+// openNodeStore makes the directory, and refuses one that others could write.
+func openNodeStore(dir string) (*nodeStore, error) {
+	if err := os.MkdirAll(filepath.Join(dir, "jobs"), 0o700); err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	st, err := os.Lstat(dir)
+	if err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	if sys, ok := st.Sys().(*syscall.Stat_t); !st.IsDir() || !ok || int(sys.Uid) != os.Geteuid() || st.Mode().Perm()&0o022 != 0 {
+		return nil, fmt.Errorf("state directory %q: others can write it; wanted a directory of our own with mode 0700", dir)
+	}
+	return &nodeStore{dir}, nil
+}
+
+// jobRecord is what the prolog noted and the epilog made of it
+// (schema fabrun/slurm-job/v1).
+type jobRecord struct {
+	Schema  string             `json:"schema"`
+	Job     string             `json:"job_id"`
+	Started time.Time          `json:"started"`
+	Ended   *time.Time         `json:"ended"`
+	First   watch.Sample       `json:"first"`
+	Traffic *watch.HostTraffic `json:"traffic"`
+	Events  []watch.Event      `json:"events"`
+}
+
+// keptJobs is how many job records stay.
+const keptJobs = 500
+
+func (s *nodeStore) loadJob(job string) (jobRecord, error) {
+	var r jobRecord
+	return r, s.read(filepath.Join("jobs", job+".json"), &r)
+}
+
+func (s *nodeStore) saveJob(job string, r jobRecord, log io.Writer) {
+	r.Schema = "fabrun/slurm-job/v1"
+	if s == nil || !s.write(filepath.Join("jobs", job+".json"), r, log) {
+		return
+	}
+	entries, err := os.ReadDir(filepath.Join(s.dir, "jobs"))
+	if err != nil || len(entries) <= keptJobs {
+		return
+	}
+	when := func(e os.DirEntry) time.Time {
+		info, err := e.Info()
+		if err != nil {
+			return time.Time{}
+		}
+		return info.ModTime()
+	}
+	slices.SortFunc(entries, func(a, b os.DirEntry) int { return when(a).Compare(when(b)) })
+	for _, e := range entries[:len(entries)-keptJobs] {
+		//nolint:errcheck // another prolog may have removed it
+		_ = os.Remove(filepath.Join(s.dir, "jobs", e.Name()))
+	}
+}
+
+// baseline returns the ports that a good look found before; nil on a first look.
+func (s *nodeStore) baseline() []portState {
+	var b struct {
+		Ports []portState `json:"ports"`
+	}
+	if s == nil || s.read("baseline.json", &b) != nil {
+		return nil
+	}
+	return b.Ports
+}
+
+// saveBaseline adds what is active now, at the highest rate seen.
+func (s *nodeStore) saveBaseline(base, now []portState, log io.Writer) {
+	next := slices.Clone(base)
+	changed := false
+	for _, p := range now {
+		if !p.Active {
+			continue
+		}
+		i := slices.IndexFunc(next, func(b portState) bool { return b.Port == p.Port })
+		switch {
+		case i < 0:
+			next, changed = append(next, p), true
+		case p.RateGbps != nil && (next[i].RateGbps == nil || *p.RateGbps > *next[i].RateGbps):
+			next[i], changed = p, true
+		}
+	}
+	if s != nil && changed {
+		s.write("baseline.json", map[string]any{"schema": "fabrun/slurm-baseline/v1", "ports": next}, log)
+	}
+}
+
+// goodCache is the last good look of a prolog.
+type goodCache struct {
+	Key  string    `json:"key"`
+	Boot string    `json:"boot"`
+	Time time.Time `json:"time"`
+}
+
+func bootID() string {
+	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+}
+
+func (s *nodeStore) cachedGood(key string, within time.Duration, now time.Time) bool {
+	var c goodCache
+	if s == nil || s.read("good.json", &c) != nil {
+		return false
+	}
+	age := now.Sub(c.Time)
+	return c.Key == key && c.Boot == bootID() && age >= 0 && age < within
+}
+
+func (s *nodeStore) saveCache(key string, now time.Time, log io.Writer) {
+	if s != nil {
+		s.write("good.json", goodCache{key, bootID(), now}, log)
+	}
+}
+
+// countGood counts good looks in a row.
+func (s *nodeStore) countGood(good bool, log io.Writer) int {
+	var c struct {
+		Good int `json:"good_looks"`
+	}
+	// A first look has nothing to read.
+	if err := s.read("health.json", &c); err != nil && !errors.Is(err, os.ErrNotExist) {
+		fmt.Fprintf(log, "fabrun: %v\n", err)
+	}
+	c.Good++
+	if !good {
+		c.Good = 0
+	}
+	s.write("health.json", c, log)
+	return c.Good
+}
+
+func (s *nodeStore) read(name string, into any) error {
+	text, err := readInput(filepath.Join(s.dir, name))
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("read %q: %w", filepath.Join(s.dir, name), err)
+	}
+	return nil
+}
+
+// write replaces a file as a whole; a failure is said and goes on.
+func (s *nodeStore) write(name string, value any, log io.Writer) bool {
+	err := func() error {
+		text, err := json.MarshalIndent(value, "", "  ")
+		if err != nil {
+			return err
+		}
+		path := filepath.Join(s.dir, name)
+		f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+		if err != nil {
+			return err
+		}
+		_, err = f.Write(append(text, '\n'))
+		if err = errors.Join(err, f.Close()); err == nil {
+			err = os.Rename(f.Name(), path)
+		}
+		if err != nil {
+			return errors.Join(err, os.Remove(f.Name()))
+		}
+		return nil
+	}()
+	if err != nil {
+		fmt.Fprintf(log, "fabrun: remember %s: %v\n", name, err)
+	}
+	return err == nil
+}
