@@ -122,6 +122,7 @@ import (
 //	gpu 0000:1b:00.0 mig MIG-1f… 1g.10gb
 //	gpu 0000:1b:00.0 link nvlink 0000:05:00.0 4 0x068000   kind, target ("-" unknown), links, class of the target
 //	gpu 0000:1b:00.0 no-p2p 0000:43:00.0                   reads between the two are not possible
+//	gpu-error 3 the GPU has fallen off the bus             a GPU that NVML counts and cannot open: Host.Unreadable
 //
 //	-- fabrun/opinions --           second opinions (ghw, rdmamap); tabs: source, subject, attribute, value
 //	rdmamap	mlx5_0	netdev	ens1f0np0

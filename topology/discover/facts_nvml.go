@@ -48,6 +48,9 @@ func parseNVML(text []byte, h *topology.Host) []string {
 			// The highest CUDA version the driver can run, not a toolkit that is installed.
 			h.Software = append(h.Software, topology.Software{Kind: "cuda-driver", Version: known(after(line, 1))})
 			return nil
+		case "gpu-error":
+			h.Unreadable = append(h.Unreadable, topology.Unreadable{Path: SectionNVML, Reason: "GPU " + after(line, 1)})
+			return nil
 		case "gpu":
 		default:
 			return nil

@@ -170,6 +170,11 @@ gpu 00000000:1B:00.0 no-p2p 00000000:43:00.0
 			},
 		},
 		{
+			name: "a GPU that NVML cannot open is a fact",
+			fsys: files(SectionNVML, "gpu-error 3 the GPU has fallen off the bus\n"),
+			want: topology.Host{Unreadable: []topology.Unreadable{{Path: SectionNVML, Reason: "GPU 3 the GPU has fallen off the bus"}}},
+		},
+		{
 			name: "NVML that could not be asked is a fact",
 			fsys: errFS{files(), map[string]error{SectionNVML: errors.New("no driver library")}},
 			want: topology.Host{Unreadable: []topology.Unreadable{{Path: SectionNVML, Reason: "no driver library"}}},
