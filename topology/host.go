@@ -454,4 +454,5 @@ type Path struct {
 	Narrow   string // the address of that narrowest link
 	Degraded string // a link on the way below its maximum; "" none
 	NVLinks  int    // direct NVLink or xGMI connections between two GPUs
+	LinkKind string // what these are: "nvlink", "xgmi"
 }

@@ -108,11 +108,30 @@ func Nearest(h Host, paths []Path) [][]Path {
 	return out
 }
 
+// SameSocket reports whether both ends of a path are known to be on one socket.
+func SameSocket(h Host, p Path) bool {
+	pkg := func(addr string) *int {
+		for _, d := range h.PCI {
+			if d.Address != addr || d.NUMA == nil {
+				continue
+			}
+			for _, n := range h.NUMA {
+				if n.ID == *d.NUMA {
+					return n.Package
+				}
+			}
+		}
+		return nil
+	}
+	a, b := pkg(p.From), pkg(p.To)
+	return a != nil && b != nil && *a == *b
+}
+
 func (j *judge) reach() {
 	if len(j.h.GPUs) == 0 || len(j.h.HCAs) == 0 || j.h.Hidden != "" {
 		return
 	}
-	var far, cpu []string
+	var far, cpu, node []string
 	for i, near := range Nearest(*j.h, j.paths) {
 		if len(near) == 0 {
 			continue
@@ -120,6 +139,10 @@ func (j *judge) reach() {
 		what := fmt.Sprintf("GPU %d", j.h.GPUs[i].Index)
 		switch near[0].NCCL {
 		case SYS:
+			if SameSocket(*j.h, near[0]) {
+				node = append(node, what)
+				continue
+			}
 			far = append(far, what+" reaches "+near[0].HCA+" over SYS")
 		case PHB:
 			cpu = append(cpu, what)
@@ -133,6 +156,10 @@ func (j *judge) reach() {
 		j.say("topo.gpu-far", finding.Warning, "GPU and HCA", shorten(far, 4), "an HCA on the GPU's own socket",
 			rails+" the socket link: slower than a rail, and GPUDirect RDMA is off by default there",
 			"move a NIC to the other socket; until then NVLink to a GPU near an HCA (PXN) or host memory carries the data")
+	}
+	if len(node) > 0 {
+		j.say("topo.gpu-other-numa", finding.Note, shorten(node, 8), "nearest HCA on another NUMA node of the same socket (SYS to NCCL)", "an HCA on the GPU's own NUMA node",
+			"GPUDirect RDMA is off by default there, as if it were another socket", "NCCL_NET_GDR_LEVEL=SYS is worth a measurement here, or fewer NUMA nodes a socket (NPS1)")
 	}
 	if len(cpu) > 0 {
 		j.say("topo.gpu-through-cpu", finding.Note, shorten(cpu, 8), "nearest HCA over PHB: through the CPU's root complex", "PIX or PXB: behind the same PCIe switch",

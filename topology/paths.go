@@ -259,6 +259,7 @@ func (t *tree) toGPU(a, b *GPU) Path {
 	t.fill(&p, a.PCI, b.PCI, t.numa(a.PCI, a.NUMA), t.numa(b.PCI, b.NUMA))
 	n, viaSwitch := gpuLinks(a, b)
 	switch {
+	case t.h.Hidden != "" && n+viaSwitch == 0:
 	case n > 0:
 		p.NCCL, p.SMI, p.NVLinks = NVL, NVL, n
 	case viaSwitch > 0:
@@ -267,6 +268,7 @@ func (t *tree) toGPU(a, b *GPU) Path {
 		p.NCCL = NVB
 	}
 	if p.NCCL == NVL {
+		p.LinkKind = a.Links[0].Kind
 		p.GBps, p.Narrow, p.Degraded = nil, "", ""
 		p.Chain = []string{a.PCI, b.PCI}
 	}

@@ -54,11 +54,16 @@ func TopoSentence(h topology.Host, paths []topology.Path) string {
 		return head + "topology hidden (" + h.Hidden + ")"
 	}
 	byType := map[topology.PathType]int{}
+	otherNode := 0
 	shared := map[string]int{}
 	none := 0
 	for _, near := range topology.Nearest(h, paths) {
 		if len(near) == 0 {
 			none++
+			continue
+		}
+		if near[0].NCCL == topology.SYS && topology.SameSocket(h, near[0]) {
+			otherNode++
 			continue
 		}
 		byType[near[0].NCCL]++
@@ -80,6 +85,8 @@ func TopoSentence(h topology.Host, paths []topology.Path) string {
 		return head + "good, every GPU has an HCA on its own PCIe switch"
 	case byType[topology.PIX]+byType[topology.PXB]+byType[topology.P2C] == gpus:
 		return head + "good, every GPU reaches an HCA without passing a CPU"
+	case byType[topology.SYS] == 0 && otherNode > 0:
+		return head + fmt.Sprintf("%d of %d GPUs reach an HCA only on another NUMA node of their socket (SYS)", otherNode, gpus)
 	case byType[topology.SYS] == 0 && byType[topology.PHB] > 0:
 		return head + fmt.Sprintf("%d of %d GPUs reach their HCA through the CPU's root complex (PHB)", byType[topology.PHB], gpus)
 	case byType[topology.SYS] > 0:
@@ -227,7 +234,7 @@ func gpuWords(g topology.GPU, d *topology.PCIDevice) string {
 		name += ", " + d.Link.String()
 	}
 	if g.Visible != nil && !*g.Visible {
-		name += ", not visible to this process"
+		name += ", hidden"
 	}
 	return name
 }
@@ -283,6 +290,8 @@ func hcaWords(c *topology.HCA, h topology.Host) string {
 // typeWord is a path type for a cell; unknown is a question mark.
 func typeWord(p topology.Path) string {
 	switch {
+	case p.LinkKind == "xgmi":
+		return "XGMI"
 	case p.NVLinks > 0:
 		return "NV" + strconv.Itoa(p.NVLinks)
 	case p.NCCL == "" && p.SMI == "":
@@ -356,7 +365,7 @@ var typeLegend = []struct{ word, means string }{
 	{"P2C", "CPU's coherent link (C2C)"},
 	{"PHB", "through the CPU's root complex"},
 	{"NODE", "between root complexes of a NUMA node (PHB to NCCL)"},
-	{"SYS", "across sockets"},
+	{"SYS", "across sockets, or NUMA nodes"},
 	{"?", "hidden"},
 }
 

@@ -50,6 +50,26 @@ var machines = []struct {
 }{
 	{"dgx-roce-8x8", dgxRoCE},
 	{"cx4lx-12node", cx4lx},
+	{"numa-off", numaOff},
+	{"nps4", nps4},
+	{"domains", domains},
+	{"vf-beside-pf", vfBesidePF},
+	{"vf-in-vm", vfInVM},
+	{"vm-flat", flatVM},
+	{"bonds", bonds},
+	{"names", names},
+	{"cx8-data-direct", dataDirect},
+	{"gpus-hidden", gpusHidden},
+	{"grace-c2c", graceHopper},
+	{"amd-xgmi", amdXGMI},
+	{"slingshot", slingshot},
+	{"no-gpu", noGPU},
+	{"no-hca", noHCA},
+	{"neither", neither},
+	{"ib", infiniband},
+	{"ib-no-sm", initNoSM},
+	{"far-rails", farRails},
+	{"pex", pexSwitch},
 }
 
 var (

@@ -12,7 +12,58 @@ func finish(h *topology.Host) {
 		h.GPUs[i].Index = i
 	}
 	topology.MarkVisible(h)
+	dataDirect(h)
 	h.Hidden = hidden(h)
+}
+
+// PCI IDs of a ConnectX-8 and of its data direct function, which sits beside
+// the GPU and lets the NIC reach GPU memory without the CPU.
+const (
+	deviceCX8        = 0x1023
+	deviceDataDirect = 0x2100
+)
+
+// dataDirect finds the data direct function of each ConnectX-8. What ties the
+// two together is in the firmware (VUID) and in no file, so only a pair that is
+// alone on its NUMA node is told.
+func dataDirect(h *topology.Host) {
+	type pair struct {
+		hcas      []*topology.HCA
+		functions []string
+	}
+	byNode := map[int]*pair{}
+	at := func(numa *int) *pair {
+		n := -1
+		if numa != nil {
+			n = *numa
+		}
+		if byNode[n] == nil {
+			byNode[n] = &pair{}
+		}
+		return byNode[n]
+	}
+	device := map[string]uint16{}
+	for _, d := range h.PCI {
+		if d.Vendor == nil || d.Device == nil || *d.Vendor != vendorMellanox {
+			continue
+		}
+		device[d.Address] = *d.Device
+		if *d.Device == deviceDataDirect && subClass(d.Class) == subclassDMA {
+			p := at(d.NUMA)
+			p.functions = append(p.functions, d.Address)
+		}
+	}
+	for i := range h.HCAs {
+		if c := &h.HCAs[i]; device[c.PCI] == deviceCX8 && c.PCI != "" {
+			p := at(c.NUMA)
+			p.hcas = append(p.hcas, c)
+		}
+	}
+	for _, p := range byNode {
+		if len(p.hcas) == 1 && len(p.functions) == 1 {
+			p.hcas[0].DataDirect = p.functions[0]
+		}
+	}
 }
 
 // virtualProducts are marks that a hypervisor leaves in DMI.

@@ -395,8 +395,9 @@ func (x *xmlReader) pciNode(n *xmlNode, up *topology.PCIDevice, numa *int) {
 		}
 	}
 	x.h.PCI = append(x.h.PCI, d)
-	if !x.gpuTags && baseClass(d.Class) == classDisplay {
-		x.h.GPUs = append(x.h.GPUs, topology.GPU{PCI: addr, NUMA: numa, Vendor: gpuVendor(d.Vendor)})
+	vendor := gpuVendor(d.Vendor)
+	if base := baseClass(d.Class); !x.gpuTags && (base == classDisplay || base == classProcessing && vendor == "amd") {
+		x.h.GPUs = append(x.h.GPUs, topology.GPU{PCI: addr, NUMA: numa, Vendor: vendor})
 	}
 	if !x.netTags && baseClass(d.Class) == classNetwork {
 		x.h.HCAs = append(x.h.HCAs, topology.HCA{Name: addr, Class: "pci", PCI: addr, NUMA: numa})
