@@ -91,7 +91,12 @@ func Compute(in Input) Result {
 				continue
 			}
 			for _, r := range varRules() {
-				for _, v := range r.vars(s, n) {
+				had := len(n.left)
+				vars := r.vars(s, n)
+				for j := range n.left[had:] {
+					n.left[had+j].Rule, n.left[had+j].Origin, n.left[had+j].Scope = r.id, FromPlan, NodeScope
+				}
+				for _, v := range vars {
 					v.Rule, v.Origin = r.id, FromPlan
 					if v.Scope == "" {
 						v.Scope = JobScope
@@ -111,7 +116,8 @@ func Compute(in Input) Result {
 			vars = s.withProfile(n, vars)
 		}
 		vars = s.withUser(n, vars)
-		res.Hosts = append(res.Hosts, HostEnv{Host: n.h.Name, Vars: vars})
+		left := slices.DeleteFunc(n.left, func(v Var) bool { return indexVar(vars, v.Name) >= 0 })
+		res.Hosts = append(res.Hosts, HostEnv{Host: n.h.Name, Vars: vars, Left: left})
 	}
 	markScopes(res.Hosts)
 	res.Networks = s.networks()
@@ -237,11 +243,17 @@ func (s *state) settings(n *node) []Setting {
 		switch {
 		case i < 0:
 			out = append(out, set)
-		case originRank(set.Origin) > originRank(out[i].Origin), set.Origin == out[i].Origin && set.Origin != FromSite:
+		case originRank(set.Origin) > originRank(out[i].Origin), set.Origin == out[i].Origin && !firstWins(set):
 			out[i] = set
 		}
 	}
 	return out
+}
+
+// firstWins says whether of two lines that set the same name the first counts:
+// NCCL applies its files with setenv(overwrite=0); UCX and Open MPI overwrite.
+func firstWins(set Setting) bool {
+	return set.Origin == FromSite && strings.HasPrefix(set.Name, "NCCL_")
 }
 
 // originRank orders those who may say a value; a higher one wins.

@@ -128,6 +128,9 @@ func decisions() []decision {
 		{name: "one port has IPv4 and IPv6, the other IPv6 only", hosts: []topology.Host{mixedFamilies("n1")}, profile: "roce-dscp26", job: Job{UsesGPU: ptr(true), Versions: &Versions{NCCL: "2.27.3"}}},
 		{name: "a DSCP moved to another priority", hosts: []topology.Host{remapped(withDCB(cx4lx("n1", "10.1.4.1"), "dscp", []int{3}), 26, 6)}, profile: "roce-dscp26", job: ompi5},
 
+		{name: "a port without an address, and iWARP, beside a good one", hosts: []topology.Host{joined(noAddress(manyHCAs("n1", 2)), special("n1", "iw_cxgb4", "cxgb4_0"))}, profile: "roce-dscp26", job: ompi5},
+		{name: "RoCE beside rxe under its profile", hosts: []topology.Host{joined(rxe("v1", true), cx4lx("v1", "10.1.4.9"))}, profile: "soft-roce", job: ompi5},
+
 		{name: "rxe with a global IPv6 address", hosts: []topology.Host{rxe("v1", true), rxe("v2", true)}, profile: "soft-roce", job: ompi5},
 		{name: "rxe without one", hosts: []topology.Host{rxe("v1", false)}, profile: "soft-roce", job: ompi5},
 		{name: "EFA with its plugin", hosts: []topology.Host{withSoftware(special("a1", "efa", "rdmap0s6"), "nccl-plugin", "AWS Libfabric")}, profile: "aws-efa", job: Job{UsesGPU: ptr(true), Strict: true}},

@@ -100,6 +100,7 @@ type Input struct {
 type HostEnv struct {
 	Host string
 	Vars []Var
+	Left []Var // what a rule looked at and left unset on purpose; Value is ""
 }
 
 // Rail is the i-th HCA port of every host that reach each other.

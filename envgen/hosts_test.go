@@ -431,3 +431,16 @@ func remapped(h topology.Host, dscp, prio int) topology.Host {
 	}
 	return h
 }
+
+// joined is a with the devices of b.
+func joined(a, b topology.Host) topology.Host {
+	a.HCAs = append(a.HCAs, b.HCAs...)
+	a.Netdevs = append(a.Netdevs, b.Netdevs...)
+	return a
+}
+
+func noAddress(h topology.Host) topology.Host {
+	p := &h.HCAs[1].Ports[0]
+	p.GIDs, h.Netdevs[1].Addrs = p.GIDs[:2], nil
+	return h
+}

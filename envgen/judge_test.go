@@ -2,6 +2,7 @@ package envgen
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -104,6 +105,22 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+func TestNearest(t *testing.T) {
+	for name, want := range map[string]string{
+		"NCCL_IB_GID_IDX": "NCCL_IB_GID_INDEX", "NCCL_IB_HCAS": "NCCL_IB_HCA", "NCCL_SOCKET_IF_NAME": "NCCL_SOCKET_IFNAME", "NCCL_SOCKET_IFNAMES": "NCCL_SOCKET_IFNAME",
+		"UCX_NET_DEVICE": "UCX_NET_DEVICES", "UCX_NETDEVICES": "UCX_NET_DEVICES", "UCX_IB_GID_IDX": "UCX_IB_GID_INDEX", "UCX_IB_TRAFIC_CLASS": "UCX_IB_TRAFFIC_CLASS",
+		"nccl_ib_hca": "NCCL_IB_HCA", "NCCL_DEBUG_SUBSYSTEM": "NCCL_DEBUG_SUBSYS", "NCCL_NET_GDR_LVL": "NCCL_NET_GDR_LEVEL",
+		// real names that the table does not have
+		"UCX_UD_TIMEOUT": "", "UCX_DC_TIMEOUT": "", "UCX_TCP_MAX_NUM_EPS": "", "UCX_RC_MLX5_TM_ENABLE": "", "UCX_RC_MAX_RD_ATOMIC": "", "NCCL_NEW_THING": "", "UCX_SM_RETRY_COUNT": "",
+		"UCX_CUDA_COPY_MAX_REG_RATIO": "", "UCX_UD_TX_QUEUE_LEN": "", "UCX_IB_TX_QUEUE_LEN": "", "": "", "NCCL_": "", "_": "",
+	} {
+		got, ok := Nearest(name)
+		if got.Name != want || ok != (want != "") {
+			t.Errorf("Nearest(%q) = %q, want %q", name, got.Name, want)
+		}
+	}
+}
+
 func TestKnownIsSorted(t *testing.T) {
 	for i := range variables[1:] {
 		if variables[i].Name >= variables[i+1].Name {
@@ -130,4 +147,69 @@ func TestNCCLInt(t *testing.T) {
 			t.Errorf("ncclInt(%q) = %d, %v, want %d, %v", tt.in, n, exact, tt.n, tt.exact)
 		}
 	}
+}
+
+// TestEveryRuleIsTried: no rule without a row in the decision table.
+func TestEveryRuleIsTried(t *testing.T) {
+	seen := map[string]bool{}
+	for _, d := range decisions() {
+		res := Compute(d.input(t))
+		for _, h := range res.Hosts {
+			for _, v := range append(h.Vars, h.Left...) {
+				seen[v.Rule] = true
+				if v.Why == "" {
+					t.Errorf("%s: %s has no reason", d.name, v.Name)
+				}
+				if v.Origin == FromPlan && v.Value != "" && (len(v.Evidence) == 0 || v.IfWrong == "") {
+					t.Errorf("%s: %s has no evidence, or does not say what breaks", d.name, v.Name)
+				}
+				for _, r := range v.Rejected {
+					if i := strings.LastIndex(r.Why, "["); i >= 0 {
+						seen[strings.Trim(r.Why[i:], "[]")] = true
+					}
+				}
+			}
+		}
+		for _, f := range res.Findings {
+			seen[f.ID] = true
+			if f.Severity != finding.Note && (f.Seen == "" || f.Why == "" || f.Subject == "") {
+				t.Errorf("%s: finding %s says too little: %+v", d.name, f.ID, f)
+			}
+		}
+	}
+	for _, r := range varRules() {
+		if !seen[r.id] {
+			t.Errorf("rule %s (%s) sets nothing in the decision table", r.id, r.about)
+		}
+	}
+	for _, r := range portRules() {
+		if !seen[r.id] {
+			t.Errorf("rule %s (%s) rejects nothing in the decision table", r.id, r.about)
+		}
+	}
+	for _, id := range []string{"hca.virtual", "hca.speed-class", "hca.rail-missing", "hca.rail-subnet", "hca.port-slow", "hca.none", "hca.none-on-host", "gid.no-common", "gid.no-common-ucx",
+		"gdr.iommu", "gdr.hidden-topology", "gdr.no-peer-memory", "gdr.far-gpu", "qos.defaults-differ", "qos.global-tclass", "qos.trust", "qos.not-lossless", "qos.other-priority", "log.quiet", "version.profile"} {
+		if !seen[id] {
+			t.Errorf("%s is never said in the decision table", id)
+		}
+	}
+}
+
+func FuzzJudge(f *testing.F) {
+	for _, s := range [][2]string{{"NCCL_IB_HCA", "^=mlx5_0:1,mlx5_1"}, {"NCCL_IB_TC", "0x1g"}, {"UCX_NET_DEVICES", "mlx5_[0-3]:1"}, {"NCCL_NET_GDR_LEVEL", "9"}, {"NCCL_IB_ADDR_RANGE", "::/0"}, {"UCX_TLS", "a,^b"}} {
+		f.Add(s[0], s[1])
+	}
+	hosts := []topology.Host{cx4lx("n1", "10.1.4.1"), gpuServer("g1", 1), {}}
+	roce := load(f, "roce-dscp26")
+	f.Fuzz(func(t *testing.T, name, value string) {
+		set := []Setting{{Name: name, Value: value, Origin: FromUser}}
+		for _, h := range [][]topology.Host{nil, hosts} {
+			for _, fd := range Judge(set, h, &roce, Versions{NCCL: "2.18.3", UCX: value}) {
+				if fd.ID == "" || fd.Severity == "" || fd.Seen == "" {
+					t.Errorf("half a finding: %+v", fd)
+				}
+			}
+		}
+		Compute(Input{Hosts: hosts, Profile: roce, Job: Job{Settings: set}})
+	})
 }

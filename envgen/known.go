@@ -68,29 +68,71 @@ func Known(name string) (Variable, bool) {
 	return variables[i], true
 }
 
-// Nearest returns the known variable that a name was probably meant to be.
+// Nearest returns the known variable that a name was probably meant to be: one
+// word of it misspelt, or an underscore too many or too few. A word that other
+// variables of the library have is no misspelling: libraries have more names than this table.
 func Nearest(name string) (Variable, bool) {
-	best, at := 4, -1
+	upper := strings.ToUpper(name)
+	words := strings.Split(upper, "_")
+	for _, v := range variables {
+		if v.Instead == "" && v.Name != name && strings.ReplaceAll(v.Name, "_", "") == strings.ReplaceAll(upper, "_", "") {
+			return v, true
+		}
+	}
+	best, at := 1<<10, -1
 	for i, v := range variables {
-		if prefixOf(v.Name) != prefixOf(strings.ToUpper(name)) || v.Instead != "" {
+		have := strings.Split(v.Name, "_")
+		if v.Instead != "" || len(have) != len(words) || have[0] != words[0] {
 			continue
 		}
-		if d := distance(strings.ToUpper(name), v.Name, best); d < best {
+		differ := -1
+		for j := range have {
+			if have[j] == words[j] {
+				continue
+			}
+			if differ >= 0 {
+				differ = len(have)
+				break
+			}
+			differ = j
+		}
+		if differ < 0 || differ == len(have) || isWord(words[0], words[differ]) {
+			continue
+		}
+		a, b := words[differ], have[differ]
+		d := distance(a, b, 9)
+		longer := min(len(a), len(b)) >= 3 && (strings.HasPrefix(a, b) || strings.HasPrefix(b, a))
+		if (d <= 2 && min(len(a), len(b)) >= 3 || longer) && d < best {
 			best, at = d, i
 		}
 	}
-	if at < 0 || best*3 > len(name)-len(prefixOf(name)) {
+	if at < 0 {
 		return Variable{}, false
 	}
 	return variables[at], true
 }
 
-func prefixOf(name string) string {
-	head, _, ok := strings.Cut(name, "_")
-	if !ok {
-		return ""
+// otherWords are words of names that are real and not in the table.
+var otherWords = strings.Fields("UD DC RC TCP SM MM SHM POSIX SYSV CMA KNEM XPMEM CUDA ROCM ZE GDR COPY IPC VERBS MLX5 RX TX MAX MIN BB QUEUE LEN " +
+	"SEG SIZE BUF BUFS GROW ALLOC PRIO ADDR ADDRESS COUNT THRESH STATS DEST TRIGGER FILTER VFS ENABLE DISABLE MODE KEEPALIVE TIMEOUT RNR RETRY FC WND")
+
+// isWord says whether a word is part of some real name of the same library.
+func isWord(library, word string) bool {
+	if slices.Contains(otherWords, word) {
+		return true
 	}
-	return head + "_"
+	return slices.ContainsFunc(variables, func(v Variable) bool {
+		name, ok := strings.CutPrefix(v.Name, library+"_")
+		if !ok {
+			return false
+		}
+		for w := range strings.SplitSeq(name, "_") {
+			if w == word {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 // distance is the number of single-letter edits between a and b, at most most.

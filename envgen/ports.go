@@ -102,7 +102,11 @@ type node struct {
 	v     Versions
 	ports []*port
 	use   []*port // chosen, in HCA order
+	left  []Var   // left unset on purpose
 }
+
+// leave notes a variable that a rule leaves unset on purpose.
+func (n *node) leave(v Var) { n.left = append(n.left, v) }
 
 func (n *node) netdev(name string) *topology.Netdev {
 	for i := range n.h.Netdevs {
@@ -410,7 +414,11 @@ func (s *state) portFindings() {
 				s.add(finding.Finding{ID: "hca.port-down", Severity: finding.Note, Host: n.h.Name, Subject: p.name(),
 					Seen: p.reject, Wanted: "ACTIVE and LinkUp", Why: "not used; it carries nothing", Hint: "nothing to do where no cable is meant to be in it"})
 			case p.rejectID == "hca.gid":
-				s.add(finding.Finding{ID: "hca.gid", Severity: finding.Warning, Host: n.h.Name, Subject: p.name(),
+				sev := finding.Warning
+				if s.peerUses(p) {
+					sev = finding.Error // the other hosts have this rail
+				}
+				s.add(finding.Finding{ID: "hca.gid", Severity: sev, Host: n.h.Name, Subject: p.name(),
 					Seen: p.reject, Wanted: s.want.text(), Why: "the port is up but cannot be used for RoCE",
 					Hint: "give " + cmpOr(p.p.Netdev, "its netdev") + " an address of the fabric, in this network namespace"})
 			}

@@ -122,3 +122,55 @@ func TestRankVarsLeaveOthersAlone(t *testing.T) {
 		t.Errorf("a rank that is not there: %v", got)
 	}
 }
+
+// On a GPU server whose rails reach each other each rank gets the NIC beside
+// its GPU; with more ranks than GPUs they share it, and with one visible GPU a
+// rank gets that GPU's.
+func TestRankDevicesByGPU(t *testing.T) {
+	h := gpuServer("g1", 1)
+	for _, tt := range []struct {
+		name    string
+		size    int
+		visible int // -1 all
+		want    string
+	}{
+		{"one rank per GPU", 4, -1, "mlx5_0:1 mlx5_1:1 mlx5_2:1 mlx5_3:1"},
+		{"two ranks per GPU", 8, -1, "mlx5_0:1 mlx5_1:1 mlx5_2:1 mlx5_3:1 mlx5_0:1 mlx5_1:1 mlx5_2:1 mlx5_3:1"},
+		{"two ranks, four GPUs", 2, -1, "mlx5_0:1 mlx5_1:1"},
+		{"only GPU 2 visible", 4, 2, "mlx5_2:1 mlx5_2:1 mlx5_2:1 mlx5_2:1"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for i := range h.GPUs {
+				h.GPUs[i].Visible = nil
+				if tt.visible >= 0 {
+					h.GPUs[i].Visible = ptr(i == tt.visible)
+				}
+			}
+			var got []string
+			for r := range tt.size {
+				got = append(got, devicesOf(h, rankEnv(4), Rank{Local: r, Size: tt.size}))
+			}
+			if g := strings.Join(got, " "); g != tt.want {
+				t.Errorf("got  %s\nwant %s", g, tt.want)
+			}
+		})
+	}
+}
+
+// GPUs without a switch share the NIC of their socket, or the only one.
+func TestRankDevicesSharedByGPUs(t *testing.T) {
+	h := rootPorts("r1") // two GPUs and one NIC per socket, through the root complex
+	got := []string{}
+	for r := range 4 {
+		got = append(got, devicesOf(h, rankEnv(2), Rank{Local: r, Size: 4}))
+	}
+	if g := strings.Join(got, " "); g != "mlx5_0:1 mlx5_0:1 mlx5_1:1 mlx5_1:1" {
+		t.Errorf("got %s", g)
+	}
+	h = otherSocket("r1") // one NIC for all
+	for r := range 4 {
+		if g := devicesOf(h, rankEnv(1), Rank{Local: r, Size: 4}); g != "mlx5_0:1" {
+			t.Errorf("rank %d: %s", r, g)
+		}
+	}
+}

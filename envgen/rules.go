@@ -69,7 +69,11 @@ func ncclHCA(s *state, n *node) []Var {
 }
 
 func ncclCrossNIC(s *state, n *node) []Var {
-	if !s.usesNCCL() || len(n.verbsPorts(true)) < 2 || s.cross.reach != no {
+	if !s.usesNCCL() || len(n.verbsPorts(true)) < 2 {
+		return nil
+	}
+	if s.cross.reach != no {
+		n.leave(Var{Name: "NCCL_CROSS_NIC", Why: "nothing speaks against NCCL's default: " + s.cross.why})
 		return nil
 	}
 	return []Var{{
@@ -90,6 +94,10 @@ type gidPlan struct {
 func ncclGID(s *state, n *node) []Var {
 	if !s.usesNCCL() || !n.anyRoCE() {
 		return nil
+	}
+	if len(s.ncclGID.vars) == 0 && s.ncclGID.failed == "" {
+		n.leave(Var{Name: "NCCL_IB_GID_INDEX", Why: "NCCL " + n.v.NCCL + " chooses the right GID on every port by itself", Evidence: portEvidence(n.verbsPorts(false)),
+			Rejected: []Alternative{{Value: "an index", Why: "one number for all ports of all hosts, which the next added address makes wrong"}}})
 	}
 	return s.ncclGID.vars
 }
@@ -359,8 +367,11 @@ func (s *state) planRxeGID(ps []*port) gidPlan {
 }
 
 func ucxGID(s *state, n *node) []Var {
-	if !n.anyRoCE() {
+	if !n.anyRoCE() || s.ucxGID.hangs {
 		return nil
+	}
+	if len(s.ucxGID.vars) == 0 && s.ucxGID.failed == "" {
+		n.leave(Var{Name: "UCX_IB_GID_INDEX", Why: "UCX chooses the right GID on every port by itself", Evidence: portEvidence(n.verbsPorts(false))})
 	}
 	return s.ucxGID.vars
 }

@@ -84,11 +84,15 @@ func runEnv(ctx context.Context, a *app, o envOptions, names []string) error {
 		finding.Sort(res.Findings)
 	}
 	host := res.Hosts[0]
+	if o.explain {
+		host.Vars = append(slices.Clone(host.Vars), host.Left...)
+	}
 	if host.Vars, err = onlyNamed(host.Vars, names); err != nil {
 		return err
 	}
 	switch {
 	case a.json || o.format == "json":
+		host.Vars = slices.DeleteFunc(host.Vars, func(v envgen.Var) bool { return v.Value == "" && v.Origin == envgen.FromPlan })
 		err = report.EnvJSON(a.stdout, res, host)
 	case o.explain:
 		err = report.EnvExplain(a.stdout, host.Vars)

@@ -189,6 +189,7 @@ type envJSON struct {
 	Contract *string           `json:"contract"`
 	RDMA     bool              `json:"rdma"`
 	Vars     []envgen.Var      `json:"vars"`
+	Left     []envgen.Var      `json:"left_unset"`
 	Findings []finding.Finding `json:"findings"`
 }
 
@@ -198,9 +199,10 @@ func EnvJSON(w io.Writer, res envgen.Result, host envgen.HostEnv) error {
 	if out.Vars == nil {
 		out.Vars = []envgen.Var{}
 	}
-	for i := range out.Vars {
-		if out.Vars[i].Evidence == nil {
-			out.Vars[i].Evidence = []string{}
+	out.Left = list(host.Left)
+	for _, vars := range [][]envgen.Var{out.Vars, out.Left} {
+		for i := range vars {
+			vars[i].Evidence = list(vars[i].Evidence)
 		}
 	}
 	if out.Findings == nil {
@@ -220,14 +222,19 @@ func EnvExplain(w io.Writer, vars []envgen.Var) error {
 		if i > 0 {
 			t.printf("\n")
 		}
-		t.printf("%s=%s\n", v.Name, shellQuote(v.Value))
-		who := string(v.Origin)
+		who, by := string(v.Origin), "set by"
+		if v.Value == "" && v.Origin == envgen.FromPlan {
+			by = "left by"
+			t.printf("%s is not set\n", v.Name)
+		} else {
+			t.printf("%s=%s\n", v.Name, shellQuote(v.Value))
+		}
 		if v.Scope == envgen.NodeScope {
 			who += ", per node"
 		} else if v.Scope == envgen.RankScope {
 			who += ", per rank"
 		}
-		t.printf("  set by     %s (%s)\n", who, v.Rule)
+		t.printf("  %-10s %s (%s)\n", by, who, v.Rule)
 		t.wrap("  why        ", v.Why)
 		for j, e := range v.Evidence {
 			head := "             "

@@ -78,7 +78,7 @@ func PlanJSON(w io.Writer, p plan.Plan) error {
 		out.Words = append(out.Words, wordJSON(a))
 	}
 	for _, h := range p.PerHost {
-		out.PerHost = append(out.PerHost, hostEnvJSON(h))
+		out.PerHost = append(out.PerHost, hostEnvJSON{Host: h.Host, Vars: h.Vars})
 	}
 	for _, f := range p.Files {
 		out.Files = append(out.Files, fileJSON(f))
