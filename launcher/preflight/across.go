@@ -1,0 +1,275 @@
+package preflight
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"fabrun/topology"
+	"fabrun/topology/finding"
+)
+
+// Fact is one comparable thing about a host. Facts that mention the host
+// itself (names, addresses, identifiers) are not among them.
+type Fact struct {
+	ID       string // "across.firmware"
+	Subject  string // "mlx5_0", "NCCL"
+	Value    string // "" unknown: compared with nothing
+	Severity finding.Severity
+	Why      string
+}
+
+// Facts lists what hosts of one job should have in common, in a stable order.
+func Facts(h topology.Host) []Fact {
+	var out []Fact
+	add := func(id, subject, value string, sev finding.Severity, why string) {
+		out = append(out, Fact{"across." + id, subject, value, sev, why})
+	}
+	num := func(p *int) string {
+		if p == nil {
+			return ""
+		}
+		return strconv.Itoa(*p)
+	}
+	limit := func(p *uint64) string {
+		switch {
+		case p == nil:
+			return ""
+		case *p == topology.Unlimited:
+			return "unlimited"
+		}
+		return bytesText(*p)
+	}
+	var names []string
+	for _, c := range h.HCAs {
+		names = append(names, c.Name)
+	}
+	if h.HCAs != nil || h.PCI != nil {
+		add("hca-set", "RDMA devices", orText(strings.Join(names, " "), "none"), finding.Warning, "a rail is missing, or named otherwise: a device list made for one host does not fit the other")
+	}
+	if h.PCI != nil || h.GPUs != nil {
+		add("gpus", "GPUs", strconv.Itoa(len(h.GPUs)), finding.Error, "ranks per node differ, or a GPU has fallen off the bus")
+	}
+	add("cpus", "CPUs", strconv.Itoa(len(h.CPU.Online)), finding.Warning, "ranks per node differ")
+	if len(h.CPU.Online) == 0 {
+		out = out[:len(out)-1]
+	}
+	add("kernel", "kernel", h.Kernel, finding.Note, "drivers behave differently")
+	for _, c := range h.HCAs {
+		add("firmware", c.Name, joinKnown(c.BoardID, c.Firmware), finding.Warning, "the same card behaves differently; known faults differ")
+		add("driver", c.Name, c.Driver, finding.Warning, "another driver for the same rail")
+		for _, p := range c.Ports {
+			s := fmt.Sprintf("%s port %d", c.Name, p.Number)
+			add("state", s, p.State, finding.Error, "one rail carries nothing")
+			if p.RateTrusted && p.RateGbps != nil && p.State == "ACTIVE" {
+				add("rate", s, fmt.Sprintf("%g Gb/s", *p.RateGbps), finding.Error, "the slowest port sets the pace of every collective")
+			}
+			add("link-layer", s, p.LinkLayer, finding.Error, "InfiniBand and Ethernet ports cannot connect")
+			if p.State == "ACTIVE" {
+				add("rdma-mtu", s, num(p.ActiveMTU), finding.Error, "connections are made with the smaller; some libraries hang instead")
+			}
+			add("gid-shape", s, gidShape(p), finding.Warning, "one GID index does not fit both hosts")
+			if n := netdevOf(h, p.Netdev); n != nil && p.State == "ACTIVE" {
+				add("mtu", s, num(n.MTU), finding.Error, "large packets vanish on one side")
+				if n.DCB != nil {
+					add("trust", s, n.DCB.Trust, finding.Error, "marks are read differently: one side is not lossless")
+					if n.DCB.PFC != nil {
+						add("pfc", s, fmt.Sprint(n.DCB.PFC), finding.Error, "one side is not lossless")
+					}
+				}
+			}
+		}
+	}
+	add("memlock", "locked memory", limit(h.Limits.MemlockSoft), finding.Error, "registration fails on one host only")
+	add("shm", "/dev/shm", shmText(h.Limits.ShmBytes), finding.Note, "large jobs fail on one host only")
+	for _, m := range h.Modules {
+		if m.Name == "nvidia" || m.Name == "mlx5_core" || m.Name == "nvidia_peermem" || m.Name == "mlx5_ib" {
+			add("module", m.Name, orText(m.Version, "loaded"), finding.Warning, "drivers differ")
+		}
+	}
+	if h.PeerMemory.NvidiaPeermem != nil && len(h.GPUs) > 0 {
+		add("peer-memory", "nvidia_peermem", yesNo(*h.PeerMemory.NvidiaPeermem), finding.Warning, "GPUDirect works on some hosts only: all wait for the slow ones")
+	}
+	bySoft := map[string][]string{}
+	var kinds []string
+	for _, s := range h.Software {
+		switch s.Kind {
+		case "perftest", "slurm":
+			continue
+		}
+		if _, ok := bySoft[s.Kind]; !ok {
+			kinds = append(kinds, s.Kind)
+		}
+		v := joinKnown(s.Version, s.Hash)
+		if v == "" {
+			v = "version unknown"
+		}
+		if !slices.Contains(bySoft[s.Kind], v) {
+			bySoft[s.Kind] = append(bySoft[s.Kind], v)
+		}
+	}
+	slices.Sort(kinds)
+	for _, k := range kinds {
+		slices.Sort(bySoft[k])
+		add("software", k, strings.Join(bySoft[k], ", "), finding.Warning, "versions that differ may not talk to each other")
+	}
+	for _, g := range h.GPUs {
+		if g.Driver != "" {
+			add("gpu-driver", "GPU driver", g.Driver, finding.Warning, "drivers differ")
+			break
+		}
+	}
+	return out
+}
+
+func joinKnown(words ...string) string {
+	return strings.Join(slices.DeleteFunc(words, func(s string) bool { return s == "" }), " ")
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+func shmText(n *int64) string {
+	if n == nil {
+		return ""
+	}
+	// Half of memory by default: hosts differ by a few kilobytes.
+	return fmt.Sprintf("%d GiB", *n>>30)
+}
+
+// gidShape is the table without its addresses: "1 v2 ipv4, 3 v2 ipv6".
+func gidShape(p topology.Port) string {
+	if p.LinkLayer != "Ethernet" || p.GIDs == nil {
+		return ""
+	}
+	var s []string
+	for _, g := range p.GIDs {
+		s = append(s, fmt.Sprintf("%d %s %s", g.Index, strings.TrimPrefix(g.Type, "IB/"), g.Kind))
+	}
+	return strings.Join(s, ", ")
+}
+
+func netdevOf(h topology.Host, name string) *topology.Netdev {
+	for i := range h.Netdevs {
+		if name != "" && h.Netdevs[i].Name == name {
+			return &h.Netdevs[i]
+		}
+	}
+	return nil
+}
+
+type factKey struct{ id, subject string }
+
+// absent is the value of a fact that only other hosts have.
+const absent = "absent"
+
+// table lines up facts: rows in the order of first appearance, one column a host.
+func table(hosts []topology.Host) (keys []factKey, facts map[factKey]Fact, values map[factKey][]string) {
+	facts, values = map[factKey]Fact{}, map[factKey][]string{}
+	for i, h := range hosts {
+		for _, f := range Facts(h) {
+			k := factKey{f.ID, f.Subject}
+			if _, ok := facts[k]; !ok {
+				keys, facts[k] = append(keys, k), f
+				values[k] = make([]string, len(hosts))
+			}
+			values[k][i] = f.Value
+			if f.Value == "" {
+				values[k][i] = "unknown"
+			}
+		}
+	}
+	for _, k := range keys {
+		for i, v := range values[k] {
+			switch {
+			case v == "unknown":
+				values[k][i] = ""
+			case v == "" && (k.id == "across.software" || k.id == "across.module"):
+				values[k][i] = absent
+			}
+		}
+	}
+	return keys, facts, values
+}
+
+// Across names the odd ones out: hosts whose value differs from the majority's.
+// Where there is no majority the finding is about no single host.
+func Across(hosts []topology.Host) []finding.Finding {
+	if len(hosts) < 2 {
+		return nil
+	}
+	keys, facts, values := table(hosts)
+	var out []finding.Finding
+	for _, k := range keys {
+		count := map[string]int{}
+		known := 0
+		for _, v := range values[k] {
+			if v != "" {
+				count[v]++
+				known++
+			}
+		}
+		if len(count) < 2 {
+			continue
+		}
+		var vs []string
+		for v := range count {
+			vs = append(vs, v)
+		}
+		slices.SortFunc(vs, func(a, b string) int { return cmp.Or(count[b]-count[a], cmp.Compare(a, b)) })
+		f := facts[k]
+		if count[vs[0]]*2 <= known {
+			var parts []string
+			for _, v := range vs[:min(len(vs), 4)] {
+				parts = append(parts, fmt.Sprintf("%s on %d", v, count[v]))
+			}
+			out = append(out, finding.Finding{ID: k.id, Severity: f.Severity, Subject: k.subject, Seen: strings.Join(parts, "; "), Wanted: "the same everywhere", Why: f.Why,
+				Hint: fmt.Sprintf("'fabrun diff' of two snapshots: %s and %s differ", hostWith(hosts, values[k], vs[0]), hostWith(hosts, values[k], vs[1]))})
+			continue
+		}
+		for i, v := range values[k] {
+			if v != "" && v != vs[0] {
+				out = append(out, finding.Finding{ID: k.id, Severity: f.Severity, Host: hosts[i].Name, Subject: k.subject, Seen: v,
+					Wanted: fmt.Sprintf("%s, as on %d of %d hosts", vs[0], count[vs[0]], known), Why: f.Why, Hint: "make it like the others, or leave the host out: --exclude " + hosts[i].Name})
+			}
+		}
+	}
+	finding.Sort(out)
+	return out
+}
+
+func hostWith(hosts []topology.Host, values []string, v string) string {
+	return hosts[slices.Index(values, v)].Name
+}
+
+// Difference is one fact that two hosts do not share. "" is unknown.
+type Difference struct {
+	ID       string           `json:"id"`
+	Subject  string           `json:"subject"`
+	A        string           `json:"a"`
+	B        string           `json:"b"`
+	Severity finding.Severity `json:"severity"`
+	Why      string           `json:"why"`
+}
+
+// Diff compares two hosts that should be alike. What one of them does not know
+// is no difference.
+func Diff(a, b topology.Host) []Difference {
+	out := []Difference{}
+	keys, facts, values := table([]topology.Host{a, b})
+	for _, k := range keys {
+		v := values[k]
+		if v[0] == v[1] || v[0] == "" && k.id != "across.state" || v[1] == "" && k.id != "across.state" {
+			continue
+		}
+		f := facts[k]
+		out = append(out, Difference{strings.Replace(k.id, "across.", "diff.", 1), k.subject, orText(v[0], absent), orText(v[1], absent), f.Severity, f.Why})
+	}
+	return out
+}

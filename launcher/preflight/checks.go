@@ -1,0 +1,772 @@
+package preflight
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"fabrun/profiles"
+	"fabrun/topology"
+	"fabrun/topology/finding"
+)
+
+// Job is what the checks have to know of the job. The zero value is a job that
+// uses every RDMA port and may use GPUs.
+type Job struct {
+	Ports   []string // "mlx5_0:1": what the plan chose on this host; nil: every port that could be
+	UsesGPU *bool    // nil unknown
+	RDMACM  bool     // connections are made through rdma_cm
+	Bridged bool     // it runs in containers behind a bridge
+}
+
+// Check is one thing that is looked at on one host.
+type Check struct {
+	ID    string // stable: the prefix of its findings' IDs
+	About string
+	run   func(*look)
+}
+
+// Checks is the explicit list, in the order in which a person would look.
+func Checks() []Check {
+	return []Check{
+		{"port.none", "the host has an RDMA device", checkAny},
+		{"port.state", "every port of the job is ACTIVE and LinkUp", checkState},
+		{"port.rate", "ports came up at the profile's rate, or at their siblings'", checkRate},
+		{"port.link-layer", "the link layer is the profile's", checkLinkLayer},
+		{"ib.subnet-manager", "InfiniBand: a subnet manager has given LIDs", checkSM},
+		{"ib.pkey", "InfiniBand: full member of a partition", checkPKey},
+		{"mtu.netdev", "the netdev's MTU carries RDMA packets of 4096 bytes", checkMTU},
+		{"gid.usable", "RoCE: a GID that the network routes", checkGID},
+		{"qos.trust", "the NIC trusts what the plan marks", checkTrust},
+		{"qos.pfc", "PFC is on for the plan's priorities, and for no others", checkPFC},
+		{"qos.dscp-map", "the RDMA DSCP arrives in the plan's priority", checkDSCPMap},
+		{"qos.tclass", "no port-wide traffic class overrides the plan", checkTClass},
+		{"qos.ecn", "ECN is on for the plan's priority", checkECN},
+		{"qos.cnp", "congestion notifications are marked as planned", checkCNP},
+		{"qos.pause", "no global pause beside PFC", checkPause},
+		{"pcie.link", "NICs and GPUs have all their PCIe lanes and speed", checkPCIe},
+		{"pcie.acs", "no ACS redirection between GPU and NIC", checkACS},
+		{"pcie.iommu", "the IOMMU translates nothing that RDMA needs", checkIOMMU},
+		{"numa.placement", "every NIC says which NUMA node it is on", checkNUMA},
+		{"gdr.peer-memory", "GPU memory can be registered: nvidia_peermem or DMA-BUF", checkPeer},
+		{"limits.memlock", "memory can be locked without limit", checkMemlock},
+		{"limits.nofile", "enough open files for many ranks", checkNofile},
+		{"limits.shm", "/dev/shm holds what libraries put there", checkShm},
+		{"limits.buffers", "TCP buffers, where something falls back to TCP", checkBuffers},
+		{"limits.hugepages", "huge pages", checkHuge},
+		{"device.nodes", "/dev/infiniband has the nodes of the job's devices", checkNodes},
+		{"device.modules", "the modules that user programs need are loaded", checkModules},
+		{"container.hidden", "the container shows what the host has", checkHidden},
+		{"cm.roce-mode", "rdma_cm makes RoCE v2 connections", checkCMMode},
+		{"net.subnet", "no other interface is in an RDMA interface's subnet", checkSubnet},
+		{"net.default-route", "the management path is not the RDMA interface", checkDefaultRoute},
+		{"net.bridge", "container bridges carry what the network does", checkBridge},
+		{"counter.errors", "no link flaps and no symbol errors so far", checkCounters},
+		{"software.gpu-plugin", "NCCL's net plugin where the site uses one", checkPlugin},
+	}
+}
+
+// HostFindings runs every check on one host.
+func HostFindings(h topology.Host, p profiles.Profile, j Job) []finding.Finding {
+	l := &look{h: &h, p: &p, j: j}
+	for _, hca := range h.HCAs {
+		for i := range hca.Ports {
+			l.ports = append(l.ports, portRef{hca: hca, port: hca.Ports[i], mine: l.mine(hca, hca.Ports[i])})
+		}
+	}
+	for _, c := range Checks() {
+		l.id = c.ID
+		c.run(l)
+	}
+	finding.Sort(l.out)
+	return l.out
+}
+
+// portRef is a port and whether the job uses it.
+type portRef struct {
+	hca  topology.HCA
+	port topology.Port
+	mine bool
+}
+
+func (r portRef) String() string { return fmt.Sprintf("%s port %d", r.hca.Name, r.port.Number) }
+
+type look struct {
+	h     *topology.Host
+	p     *profiles.Profile
+	j     Job
+	ports []portRef
+	id    string
+	out   []finding.Finding
+}
+
+// mine says whether the job uses a port: the plan's choice, or by the profile.
+func (l *look) mine(hca topology.HCA, p topology.Port) bool {
+	if l.j.Ports != nil {
+		return slices.Contains(l.j.Ports, fmt.Sprintf("%s:%d", hca.Name, p.Number)) || slices.Contains(l.j.Ports, hca.Name)
+	}
+	if slices.Contains(l.p.Fabric.ExcludeHCAs, hca.Name) || hca.Class == "net" || hca.Class == "pci" {
+		return false
+	}
+	if l.p.Fabric.Driver != "" && hca.Driver != l.p.Fabric.Driver {
+		return false
+	}
+	want := l.p.Fabric.LinkLayer
+	return want == "" || p.LinkLayer == "" || strings.EqualFold(want, p.LinkLayer)
+}
+
+func (l *look) say(sev finding.Severity, subject, seen, wanted, why, hint string) {
+	l.out = append(l.out, finding.Finding{ID: l.id, Severity: sev, Host: l.h.Name, Subject: subject, Seen: seen, Wanted: wanted, Why: why, Hint: hint})
+}
+
+// forPort lowers what does not concern the job to a note.
+func forPort(r portRef, sev finding.Severity) finding.Severity {
+	if !r.mine {
+		return finding.Note
+	}
+	return sev
+}
+
+func (r portRef) roce() bool   { return r.port.LinkLayer == "Ethernet" }
+func (r portRef) ib() bool     { return r.port.LinkLayer == "InfiniBand" }
+func (r portRef) active() bool { return r.port.State == "ACTIVE" }
+
+func (l *look) netdev(name string) *topology.Netdev {
+	for i := range l.h.Netdevs {
+		if l.h.Netdevs[i].Name == name {
+			return &l.h.Netdevs[i]
+		}
+	}
+	return nil
+}
+
+// nic is the netdev of a port that carries DCB settings: below a VLAN or bond.
+func (l *look) nic(r portRef) *topology.Netdev {
+	n := l.netdev(r.port.Netdev)
+	for range 4 {
+		if n == nil || n.DCB != nil {
+			return n
+		}
+		next := n.Lower
+		if next == "" && len(n.Slaves) > 0 {
+			next = n.Slaves[0]
+		}
+		m := l.netdev(next)
+		if m == nil {
+			return n
+		}
+		n = m
+	}
+	return n
+}
+
+func (l *look) pci(addr string) *topology.PCIDevice {
+	for i := range l.h.PCI {
+		if addr != "" && l.h.PCI[i].Address == addr {
+			return &l.h.PCI[i]
+		}
+	}
+	return nil
+}
+
+func (l *look) gpus() bool { return len(l.h.GPUs) > 0 && (l.j.UsesGPU == nil || *l.j.UsesGPU) }
+
+func checkAny(l *look) {
+	for _, r := range l.ports {
+		if r.mine {
+			return
+		}
+	}
+	sev := finding.Error
+	if l.p.Fabric.SetNothing {
+		sev = finding.Note
+	}
+	if len(l.h.HCAs) == 0 {
+		l.say(sev, "RDMA devices", "none in /sys/class/infiniband", "at least one", "this host can only talk over sockets", "is the driver loaded? in a container: pass /dev/infiniband and the host's network")
+		return
+	}
+	l.say(sev, "RDMA devices", fmt.Sprintf("%d, none that the profile means", len(l.h.HCAs)), orText(l.p.Fabric.LinkLayer, "a usable port"), "the job has no port here", "check link_layer and exclude_hcas of the profile")
+}
+
+func checkState(l *look) {
+	for _, r := range l.ports {
+		if r.port.State == "" || r.active() && (r.port.PhysState == "" || r.port.PhysState == "LinkUp") {
+			continue
+		}
+		hint := "check cable, transceiver and switch port; 'mlxlink -d " + r.hca.Name + "' says more"
+		switch {
+		case r.port.State == "INIT":
+			hint = "the cable is fine, no subnet manager answers: start opensm, or look at the switch's"
+		case r.port.State == "ARMED":
+			hint = "the subnet manager has not finished: wait, then look at its log"
+		case r.port.PhysState == "Disabled":
+			hint = "the port is switched off: ip link set " + orText(r.port.Netdev, r.hca.Name) + " up"
+		}
+		seen := r.port.State
+		if r.port.PhysState != "" {
+			seen += ", " + r.port.PhysState
+		}
+		l.say(forPort(r, finding.Error), r.String(), seen, "ACTIVE, LinkUp", "this rail carries nothing", hint)
+	}
+}
+
+func checkRate(l *look) {
+	want := l.p.Fabric.RateGbps
+	wanted := "the profile's rate"
+	if want == nil {
+		// What most of the job's ports have here.
+		count := map[float64]int{}
+		for _, r := range l.ports {
+			if r.mine && r.active() && r.port.RateTrusted && r.port.RateGbps != nil {
+				count[*r.port.RateGbps]++
+			}
+		}
+		best, n := 0.0, 0
+		for v, k := range count {
+			if k > n || k == n && v > best {
+				best, n = v, k
+			}
+		}
+		if n < 2 {
+			return
+		}
+		want, wanted = &best, "what its siblings have"
+	}
+	for _, r := range l.ports {
+		if !r.mine || !r.active() || !r.port.RateTrusted || r.port.RateGbps == nil || *r.port.RateGbps >= *want*0.99 {
+			continue
+		}
+		seen := fmt.Sprintf("%g Gb/s", *r.port.RateGbps)
+		if r.port.RateText != "" {
+			seen = r.port.RateText
+		}
+		l.say(finding.Error, r.String(), seen, fmt.Sprintf("%g Gb/s, %s", *want, wanted), "every rank on this rail waits for it", "a port that came up slower: reseat cable and transceiver, check the switch port's speed")
+	}
+}
+
+func checkLinkLayer(l *look) {
+	want := l.p.Fabric.LinkLayer
+	if want == "" {
+		return
+	}
+	for _, r := range l.ports {
+		if r.port.LinkLayer == "" || strings.EqualFold(r.port.LinkLayer, want) {
+			continue
+		}
+		sev := finding.Note
+		if l.j.Ports != nil && r.mine {
+			sev = finding.Error
+		}
+		l.say(sev, r.String(), r.port.LinkLayer, want, "the profile does not mean this port", "mlxconfig -d "+orText(r.hca.PCI, r.hca.Name)+" set LINK_TYPE_P1=…, or another profile")
+	}
+}
+
+func checkSM(l *look) {
+	for _, r := range l.ports {
+		if !r.ib() || !r.active() && r.port.State != "INIT" {
+			continue
+		}
+		if r.port.SMLID != nil && *r.port.SMLID == 0 || r.port.LID != nil && *r.port.LID == 0 {
+			l.say(forPort(r, finding.Error), r.String(), "LID or SM LID 0", "both set", "no subnet manager has seen this port", "start opensm on one node, or the switch's; 'sminfo' asks for it")
+		}
+	}
+}
+
+func checkPKey(l *look) {
+	for _, r := range l.ports {
+		if !r.ib() || r.port.PKeys == nil {
+			continue
+		}
+		full := slices.ContainsFunc(r.port.PKeys, func(k uint16) bool { return k&0x8000 != 0 && k != 0 })
+		if !full {
+			l.say(forPort(r, finding.Error), r.String(), fmt.Sprintf("partition keys %#04x", r.port.PKeys), "one with the full-member bit 0x8000", "limited members cannot talk to each other", "ask for full membership in partitions.conf of the subnet manager")
+		}
+	}
+}
+
+func checkMTU(l *look) {
+	min := 4200
+	if l.p.Fabric.MinMTUBytes != nil {
+		min = *l.p.Fabric.MinMTUBytes
+	}
+	for _, r := range l.ports {
+		if !r.active() {
+			continue
+		}
+		if n := l.netdev(r.port.Netdev); r.roce() && n != nil && n.MTU != nil && *n.MTU < min {
+			// A profile that asks for it makes it an error of the plan; by rule it costs speed only.
+			sev := finding.Warning
+			if l.p.Fabric.MinMTUBytes != nil {
+				sev = finding.Error
+			}
+			l.say(forPort(r, sev), r.String()+" ("+n.Name+")", fmt.Sprintf("MTU %d", *n.MTU), fmt.Sprintf("%d or more", min), "RDMA packets shrink to a quarter, and nodes that differ hang", fmt.Sprintf("ip link set %s mtu 9000, on every node and switch", n.Name))
+			continue
+		}
+		if m := r.port.ActiveMTU; m != nil && *m < 4096 && (r.ib() || min >= 4200) {
+			l.say(forPort(r, finding.Warning), r.String(), fmt.Sprintf("RDMA MTU %d", *m), "4096", "every packet carries less than it could", "raise the netdev's MTU, or the subnet manager's partition MTU")
+		}
+	}
+}
+
+func checkGID(l *look) {
+	for _, r := range l.ports {
+		if !r.roce() || !r.active() {
+			continue
+		}
+		if r.port.GIDUnreadable != "" {
+			l.say(forPort(r, finding.Error), r.String(), "GID table: "+r.port.GIDUnreadable, "readable", "no connection can be addressed", "in a container: use the host's network (--network host), or move the interface in")
+			continue
+		}
+		if r.port.GIDs == nil && r.port.GIDZero == 0 {
+			continue // not looked at
+		}
+		v2, v1, away := false, false, false
+		for _, g := range r.port.GIDs {
+			routable := g.Kind == topology.GIDIPv4 || g.Kind == topology.GIDIPv6
+			family := l.p.Fabric.GIDFamily
+			if !routable || family == "ipv4" && g.Kind != topology.GIDIPv4 || family == "ipv6" && g.Kind != topology.GIDIPv6 {
+				continue
+			}
+			switch {
+			case g.NdevUnreadable != "":
+				away = true
+			case strings.Contains(g.Type, "v2"):
+				v2 = true
+			default:
+				v1 = true
+			}
+		}
+		switch {
+		case v2:
+		case away:
+			l.say(forPort(r, finding.Error), r.String(), "its addresses belong to a netdev in another network namespace", "the netdev here", "the device is seen, its GIDs cannot be used", "run with the host's network, or give the netdev to this namespace")
+		case v1:
+			l.say(forPort(r, finding.Error), r.String(), "RoCE v1 GIDs only", "RoCE v2", "RoCE v1 is not routed and carries no DSCP", "cma_roce_mode and the driver's RoCE mode: mlxconfig … ROCE_MODE")
+		default:
+			l.say(forPort(r, finding.Error), r.String()+" ("+r.port.Netdev+")", "no routable GID", orText(l.p.Fabric.GIDFamily, "an address")+" on the netdev", "the port is up and has no address: connections fail or take link-local", "ip addr add ADDRESS/LEN dev "+orText(r.port.Netdev, "NETDEV"))
+		}
+	}
+}
+
+// qosPorts calls f for each RoCE port of the job where the profile has a plan.
+func (l *look) qosPorts(f func(r portRef, n *topology.Netdev, q *profiles.QoS)) {
+	if l.p.Fabric.QoS == nil {
+		return
+	}
+	for _, r := range l.ports {
+		if r.mine && r.roce() && r.active() {
+			if n := l.nic(r); n != nil {
+				f(r, n, l.p.Fabric.QoS)
+			}
+		}
+	}
+}
+
+func checkTrust(l *look) {
+	l.qosPorts(func(r portRef, n *topology.Netdev, q *profiles.QoS) {
+		if n.DCB == nil || q.Trust == "" || n.DCB.Trust == "" || n.DCB.Trust == q.Trust {
+			return
+		}
+		l.say(finding.Error, r.String()+" ("+n.Name+")", "trust "+n.DCB.Trust, "trust "+q.Trust, "the NIC puts RDMA packets into priority 0, without PFC", "mlnx_qos -i "+n.Name+" --trust="+q.Trust)
+	})
+}
+
+func checkPFC(l *look) {
+	l.qosPorts(func(r portRef, n *topology.Netdev, q *profiles.QoS) {
+		if n.DCB == nil || n.DCB.PFC == nil || len(q.PFC) == 0 {
+			return
+		}
+		bits := make([]string, 8)
+		for i := range bits {
+			bits[i] = "0"
+		}
+		for _, p := range q.PFC {
+			if p >= 0 && p < 8 {
+				bits[p] = "1"
+			}
+		}
+		hint := "mlnx_qos -i " + n.Name + " --pfc=" + strings.Join(bits, ",")
+		var missing, extra []int
+		for _, p := range q.PFC {
+			if !slices.Contains(n.DCB.PFC, p) {
+				missing = append(missing, p)
+			}
+		}
+		for _, p := range n.DCB.PFC {
+			if !slices.Contains(q.PFC, p) {
+				extra = append(extra, p)
+			}
+		}
+		if missing != nil {
+			l.say(finding.Error, r.String()+" ("+n.Name+")", fmt.Sprintf("PFC on %v", n.DCB.PFC), fmt.Sprintf("on %v", q.PFC), "packets of the RDMA priority are dropped when a buffer is full", hint)
+		} else if extra != nil {
+			l.say(finding.Warning, r.String()+" ("+n.Name+")", fmt.Sprintf("PFC also on %v", extra), fmt.Sprintf("on %v only", q.PFC), "other traffic can pause the wire", hint)
+		}
+	})
+}
+
+func checkDSCPMap(l *look) {
+	l.qosPorts(func(r portRef, n *topology.Netdev, q *profiles.QoS) {
+		if n.DCB == nil || n.DCB.Trust != "dscp" || q.RDMA.Priority == nil || len(n.DCB.DSCPToPriority) == 0 {
+			return
+		}
+		got, ok := n.DCB.DSCPToPriority[q.RDMA.DSCP]
+		if ok && got != *q.RDMA.Priority {
+			l.say(finding.Error, r.String()+" ("+n.Name+")", fmt.Sprintf("DSCP %d goes to priority %d", q.RDMA.DSCP, got), fmt.Sprintf("priority %d", *q.RDMA.Priority),
+				"the plan's packets ride in a priority without PFC", fmt.Sprintf("mlnx_qos -i %s --dscp2prio set,%d,%d", n.Name, q.RDMA.DSCP, *q.RDMA.Priority))
+		}
+	})
+}
+
+func checkTClass(l *look) {
+	if l.p.Fabric.QoS == nil {
+		return
+	}
+	want := l.p.Fabric.QoS.RDMA.TC()
+	for _, r := range l.ports {
+		if t := r.port.GlobalTClass; t != nil && *t != want {
+			l.say(forPort(r, finding.Error), r.String(), fmt.Sprintf("port-wide traffic class %d", *t), fmt.Sprintf("%d, or none", want),
+				"it overrides what every library sets", fmt.Sprintf("echo %d > /sys/class/infiniband/%s/tc/%d/traffic_class", want, r.hca.Name, r.port.Number))
+		}
+	}
+}
+
+func checkECN(l *look) {
+	l.qosPorts(func(r portRef, n *topology.Netdev, q *profiles.QoS) {
+		if q.RDMA.Priority == nil {
+			return
+		}
+		for _, e := range r.port.ECN {
+			if e.Priority != *q.RDMA.Priority {
+				continue
+			}
+			for _, s := range []struct {
+				on   *bool
+				name string
+			}{{e.NotifyPoint, "roce_np"}, {e.ReactPoint, "roce_rp"}} {
+				if s.on != nil && !*s.on {
+					l.say(finding.Warning, r.String()+" ("+n.Name+")", fmt.Sprintf("%s off on priority %d", s.name, e.Priority), "on", "senders do not slow down: PFC pauses the fabric instead", fmt.Sprintf("echo 1 > /sys/class/net/%s/ecn/%s/enable/%d", n.Name, s.name, e.Priority))
+				}
+			}
+		}
+	})
+}
+
+func checkCNP(l *look) {
+	l.qosPorts(func(r portRef, n *topology.Netdev, q *profiles.QoS) {
+		if q.CNP == nil || r.port.CNPs == nil {
+			return
+		}
+		if d := r.port.CNPs.DSCP; d != nil && *d != q.CNP.DSCP {
+			l.say(finding.Warning, r.String()+" ("+n.Name+")", fmt.Sprintf("CNP DSCP %d", *d), fmt.Sprint(q.CNP.DSCP), "notifications wait behind the data", fmt.Sprintf("echo %d > /sys/class/net/%s/ecn/roce_np/cnp_dscp", q.CNP.DSCP, n.Name))
+		}
+		if p := r.port.CNPs.Priority; p != nil && q.CNP.Priority != nil && *p != *q.CNP.Priority {
+			l.say(finding.Warning, r.String()+" ("+n.Name+")", fmt.Sprintf("CNP priority %d", *p), fmt.Sprint(*q.CNP.Priority), "notifications wait behind the data", fmt.Sprintf("echo %d > /sys/class/net/%s/ecn/roce_np/cnp_802p_prio", *q.CNP.Priority, n.Name))
+		}
+	})
+}
+
+func checkPause(l *look) {
+	l.qosPorts(func(r portRef, n *topology.Netdev, q *profiles.QoS) {
+		if n.Ethtool != nil && n.Ethtool.GlobalPause != nil && *n.Ethtool.GlobalPause && len(q.PFC) > 0 {
+			l.say(finding.Warning, r.String()+" ("+n.Name+")", "global pause on", "off", "global pause and PFC exclude each other: the whole wire stops", "ethtool -A "+n.Name+" rx off tx off")
+		}
+	})
+}
+
+func checkPCIe(l *look) {
+	one := func(addr, what string, mine bool) {
+		d := l.pci(addr)
+		if d == nil {
+			return
+		}
+		sev := finding.Warning
+		if !mine {
+			sev = finding.Note
+		}
+		if d.Link.Width != nil && d.LinkMax.Width != nil && *d.Link.Width > 0 && *d.Link.Width < *d.LinkMax.Width {
+			l.say(sev, what, fmt.Sprintf("PCIe x%d", *d.Link.Width), fmt.Sprintf("x%d", *d.LinkMax.Width), "its bandwidth is cut in proportion", "reseat the card or riser; a slot may have fewer lanes")
+		}
+		// GPUs lower their link's speed when idle: no finding.
+		if strings.HasPrefix(what, "GPU") {
+			return
+		}
+		if d.Link.SpeedMTps != nil && d.LinkMax.SpeedMTps != nil && *d.Link.SpeedMTps > 0 && *d.Link.SpeedMTps < *d.LinkMax.SpeedMTps {
+			l.say(sev, what, fmt.Sprintf("PCIe %g GT/s", float64(*d.Link.SpeedMTps)/1000), fmt.Sprintf("%g GT/s", float64(*d.LinkMax.SpeedMTps)/1000), "half the bandwidth or less", "BIOS: PCIe link speed; or the slot is of an older generation")
+		}
+	}
+	for _, hca := range l.h.HCAs {
+		mine := slices.ContainsFunc(l.ports, func(r portRef) bool { return r.hca.Name == hca.Name && r.mine })
+		if !hca.VF {
+			one(hca.PCI, hca.Name+" ("+hca.PCI+")", mine)
+		}
+	}
+	for _, g := range l.h.GPUs {
+		one(g.PCI, fmt.Sprintf("GPU %d (%s)", g.Index, g.PCI), l.gpus())
+	}
+}
+
+func checkACS(l *look) {
+	if l.gpus() && len(l.h.IOMMU.ACSRedirect) > 0 && l.h.Product.Vendor != "QEMU" {
+		l.say(finding.Warning, "PCIe", fmt.Sprintf("ACS redirects at %s", strings.Join(l.h.IOMMU.ACSRedirect[:min(4, len(l.h.IOMMU.ACSRedirect))], ", ")), "off on the way between GPU and NIC",
+			"GPUDirect goes up to the root complex and loses half or more", "setpci -s BRIDGE ECAP_ACS+6.w=0000, or the BIOS switch; in a guest ask the provider")
+	}
+}
+
+func checkIOMMU(l *look) {
+	i := l.h.IOMMU
+	if i.Groups != nil && *i.Groups > 0 && i.Passthrough != nil && !*i.Passthrough && l.gpus() {
+		l.say(finding.Warning, "IOMMU", orText(i.CommandLine, "translating"), "iommu=pt, or off", "every DMA between GPU and NIC is translated", "add iommu=pt to the kernel's command line")
+	}
+}
+
+func checkNUMA(l *look) {
+	if len(l.h.NUMA) < 2 || l.h.Hidden != "" {
+		return
+	}
+	for _, hca := range l.h.HCAs {
+		if hca.NUMA == nil && hca.PCI != "" && !hca.VF {
+			l.say(finding.Note, hca.Name, "NUMA node unknown (-1)", "a node", "ranks cannot be put near it", "BIOS: enable NUMA (ACPI SRAT / _PXM)")
+		}
+	}
+}
+
+func checkPeer(l *look) {
+	if !l.gpus() || l.h.XML != nil {
+		return
+	}
+	nvidia := slices.ContainsFunc(l.h.GPUs, func(g topology.GPU) bool { return g.Vendor == "nvidia" })
+	m := l.h.PeerMemory
+	if nvidia && m.NvidiaPeermem != nil && !*m.NvidiaPeermem && (m.DMABuf == nil || !*m.DMABuf) {
+		l.say(finding.Warning, "GPUDirect RDMA", "nvidia_peermem is not loaded, no DMA-BUF", "one of them", "GPU data is copied through host memory: a factor of 3 to 5", "modprobe nvidia_peermem (comes with the driver; OFED must be there when it is built)")
+	}
+}
+
+func checkMemlock(l *look) {
+	m := l.h.Limits.MemlockSoft
+	if m == nil || *m == topology.Unlimited {
+		return
+	}
+	if l.h.Limits.MemTotal != nil && *l.h.Limits.MemTotal > 0 && *m >= uint64(*l.h.Limits.MemTotal) {
+		return
+	}
+	sev := finding.Error
+	if *m >= 1<<30 {
+		sev = finding.Warning
+	}
+	hint := "ulimit -l unlimited; limits.conf: * - memlock unlimited; systemd: LimitMEMLOCK=infinity; Slurm: PropagateResourceLimitsExcept=MEMLOCK"
+	if l.h.Container.Kind != "" {
+		hint = "docker run --ulimit memlock=-1 --cap-add IPC_LOCK"
+	}
+	l.say(sev, "locked memory", bytesText(*m), "unlimited", "memory registration fails: 'Cannot allocate memory'", hint)
+}
+
+func checkNofile(l *look) {
+	if n := l.h.Limits.NofileSoft; n != nil && *n < 4096 {
+		l.say(finding.Note, "open files", fmt.Sprint(*n), "65536", "many ranks and connections need more", "ulimit -n 65536")
+	}
+}
+
+func checkShm(l *look) {
+	n := l.h.Limits.ShmBytes
+	if n == nil {
+		return
+	}
+	if *n < 1<<30 {
+		sev := finding.Warning
+		if *n <= 64<<20 && l.gpus() {
+			sev = finding.Error
+		}
+		l.say(sev, "/dev/shm", bytesText(uint64(max(*n, 0))), "several GB", "NCCL and MPI put their buffers there", "docker run --shm-size=16g or --ipc=host; mount -o remount,size=50% /dev/shm")
+	}
+}
+
+func checkBuffers(l *look) {
+	const want = 268435456
+	for _, b := range []struct {
+		name string
+		v    *int64
+	}{{"net.core.rmem_max", l.h.Limits.RmemMax}, {"net.core.wmem_max", l.h.Limits.WmemMax}} {
+		if b.v != nil && *b.v < want {
+			l.say(finding.Note, b.name, fmt.Sprint(*b.v), fmt.Sprint(want), "only TCP traffic cares", fmt.Sprintf("sysctl -w %s=%d", b.name, want))
+		}
+	}
+}
+
+func checkHuge(l *look) {
+	if h := l.h.Limits.HugePages; h != nil && *h == 0 && slices.ContainsFunc(l.h.Software, func(s topology.Software) bool { return strings.Contains(s.Detail, "hugetlb") }) {
+		l.say(finding.Note, "huge pages", "none free", "some", "a library asked for them falls back", "sysctl vm.nr_hugepages=1024")
+	}
+}
+
+func checkNodes(l *look) {
+	if l.h.DeviceNodes == nil {
+		return
+	}
+	any := false
+	for _, hca := range l.h.HCAs {
+		mine := slices.ContainsFunc(l.ports, func(r portRef) bool { return r.hca.Name == hca.Name && r.mine })
+		any = any || mine
+		if hca.CharDevice == "" || !mine {
+			continue
+		}
+		if !slices.Contains(l.h.DeviceNodes.Names, hca.CharDevice) {
+			l.say(finding.Error, hca.Name, "no /dev/infiniband/"+hca.CharDevice, "the device node", "libraries see the device and cannot open it", "docker run --device=/dev/infiniband; Kubernetes: an RDMA device plugin; bare: modprobe ib_uverbs")
+		} else if l.h.DeviceNodes.Openable != nil && !slices.Contains(l.h.DeviceNodes.Openable, hca.CharDevice) {
+			l.say(finding.Error, hca.Name, "/dev/infiniband/"+hca.CharDevice+" may not be opened", "read and write", "libraries see the device and cannot open it", "chmod 666 /dev/infiniband/uverbs* (udev rule), or the container's device permissions")
+		}
+	}
+	if any && l.j.RDMACM && !slices.Contains(l.h.DeviceNodes.Names, "rdma_cm") {
+		l.say(finding.Error, "rdma_cm", "no /dev/infiniband/rdma_cm", "the device node", "connections through rdma_cm fail", "modprobe rdma_ucm; docker run --device=/dev/infiniband/rdma_cm")
+	}
+}
+
+func checkModules(l *look) {
+	if l.h.Modules == nil || len(l.h.HCAs) == 0 {
+		return
+	}
+	has := func(n string) bool {
+		return slices.ContainsFunc(l.h.Modules, func(m topology.Module) bool { return m.Name == n })
+	}
+	if !has("ib_uverbs") {
+		l.say(finding.Error, "ib_uverbs", "not loaded", "loaded", "no user program can use RDMA", "modprobe ib_uverbs")
+	}
+	if !has("rdma_ucm") {
+		sev := finding.Note
+		if l.j.RDMACM {
+			sev = finding.Error
+		}
+		l.say(sev, "rdma_ucm", "not loaded", "loaded", "programs that connect through rdma_cm fail", "modprobe rdma_ucm")
+	}
+}
+
+func checkHidden(l *look) {
+	if l.h.Hidden != "" {
+		l.say(finding.Note, "PCI topology", l.h.Hidden, "the real tree", "distances between GPU and NIC are unknown", "give NCCL_TOPO_FILE, where the provider has one")
+	}
+	if l.h.Container.Kind == "" {
+		return
+	}
+	if len(l.h.HCAs) == 0 && slices.ContainsFunc(l.h.PCI, func(d topology.PCIDevice) bool { return d.Class != nil && (*d.Class>>8 == 0x0207) }) {
+		l.say(finding.Error, "container", "PCI shows InfiniBand adapters, /sys/class/infiniband none", "both", "the RDMA devices are in another namespace", "docker run --network host --device=/dev/infiniband ('rdma system show' tells shared or exclusive)")
+	}
+}
+
+func checkCMMode(l *look) {
+	for _, r := range l.ports {
+		if r.roce() && r.port.DefaultRoCE != "" && !strings.Contains(r.port.DefaultRoCE, "v2") {
+			sev := finding.Note
+			if l.j.RDMACM {
+				sev = finding.Error
+			}
+			l.say(forPort(r, sev), r.String(), r.port.DefaultRoCE, "RoCE v2", "rdma_cm connections are RoCE v1: not routed, no DSCP", fmt.Sprintf("cma_roce_mode -d %s -p %d -m 2", r.hca.Name, r.port.Number))
+		}
+	}
+}
+
+func checkSubnet(l *look) {
+	for _, r := range l.ports {
+		n := l.netdev(r.port.Netdev)
+		if n == nil || !r.mine {
+			continue
+		}
+		for _, other := range l.h.Netdevs {
+			if other.Name == n.Name || other.Kind == "loopback" || other.Lower == n.Name || n.Lower == other.Name || other.Master == n.Name || n.Master == other.Name {
+				continue
+			}
+			for _, a := range n.Addrs {
+				for _, b := range other.Addrs {
+					if !sameSubnet(a, b) || other.Name < n.Name && l.isRDMA(other.Name) {
+						continue
+					}
+					sev, why := finding.Warning, "the kernel answers for one with the other (ARP flux): connections go the wrong way"
+					if l.isRDMA(other.Name) {
+						sev, why = finding.Note, "rails in one subnet need arp_ignore=1, arp_announce=2 and routes by source"
+					}
+					l.say(sev, n.Name+" and "+other.Name, fmt.Sprintf("both in %s", a.Masked()), "one subnet each", why, "sysctl net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2, or separate subnets")
+				}
+			}
+		}
+	}
+}
+
+func (l *look) isRDMA(netdev string) bool {
+	return slices.ContainsFunc(l.ports, func(r portRef) bool { return r.port.Netdev == netdev })
+}
+
+func sameSubnet(a, b netip.Prefix) bool {
+	if a.Addr().IsLinkLocalUnicast() || b.Addr().IsLinkLocalUnicast() || a.IsSingleIP() || b.IsSingleIP() {
+		return false
+	}
+	return a.Addr().Is4() == b.Addr().Is4() && (a.Contains(b.Addr()) || b.Contains(a.Addr()))
+}
+
+func checkDefaultRoute(l *look) {
+	for _, r := range l.h.Routes {
+		if r.Dst.Bits() != 0 || r.Table != 0 && r.Table != 254 || !r.Dst.Addr().Is4() {
+			continue
+		}
+		if l.isRDMA(r.Netdev) && l.p.Fabric.Bootstrap != "fabric" && len(l.h.Netdevs) > 2 {
+			l.say(finding.Note, r.Netdev, "the default route goes over it", "the management network", "ssh, storage and clock share the RDMA port", "ip route replace default via GATEWAY dev MANAGEMENT")
+		}
+	}
+}
+
+func checkBridge(l *look) {
+	if !l.j.Bridged && l.h.Container.Kind == "" {
+		return
+	}
+	for _, n := range l.h.Netdevs {
+		if n.Kind == "bridge" && strings.HasPrefix(n.Name, "docker") && n.MTU != nil && *n.MTU > 1500 {
+			for _, r := range l.h.Routes {
+				if d := l.netdev(r.Netdev); r.Dst.Bits() == 0 && d != nil && d.MTU != nil && *d.MTU < *n.MTU {
+					l.say(finding.Warning, n.Name, fmt.Sprintf("MTU %d over %s with %d", *n.MTU, d.Name, *d.MTU), "no more than the way out", "large packets between containers vanish", "daemon.json: \"mtu\"")
+				}
+			}
+		}
+	}
+}
+
+// flapCounters are what should stay 0 on a healthy link.
+var flapCounters = []struct{ name, what string }{
+	{"link_downed", "the link has gone down"}, {"link_error_recovery", "the link has recovered from errors"},
+	{"symbol_error", "symbol errors"}, {"local_link_integrity_errors", "link integrity errors"},
+	{"port_rcv_errors", "damaged packets received"}, {"excessive_buffer_overrun_errors", "buffer overruns"},
+}
+
+func checkCounters(l *look) {
+	for _, s := range l.h.Counters {
+		mine := slices.ContainsFunc(l.ports, func(r portRef) bool {
+			return r.mine && (s.Device == fmt.Sprintf("%s:%d", r.hca.Name, r.port.Number) || s.Device == r.hca.Name)
+		})
+		if !mine {
+			continue
+		}
+		for _, c := range flapCounters {
+			if v := s.Values[c.name]; v > 0 {
+				l.say(finding.Note, s.Device, fmt.Sprintf("%s %d", c.name, v), "0 since the driver was loaded", c.what+"; only a rise during a job matters", "look again after the job: 'fabrun diff BEFORE AFTER'")
+			}
+		}
+	}
+}
+
+func checkPlugin(l *look) {
+	for _, hca := range l.h.HCAs {
+		if hca.Driver == "efa" && l.gpus() && !slices.ContainsFunc(l.h.Software, func(s topology.Software) bool { return s.Kind == "nccl-plugin" }) {
+			l.say(finding.Error, "NCCL", "no net plugin found", "aws-ofi-nccl", "NCCL cannot use EFA by itself and takes sockets", "install aws-ofi-nccl (libnccl-net.so) on the library path")
+			return
+		}
+	}
+}
+
+func bytesText(n uint64) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.4g GiB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.4g MiB", float64(n)/(1<<20))
+	default:
+		return fmt.Sprintf("%.4g KiB", float64(n)/(1<<10))
+	}
+}
