@@ -50,6 +50,9 @@ fuzz: ## every fuzz target for FUZZTIME each
 	  done; \
 	done
 
+demo: build ## the main job on this machine, then the plan of an 8-GPU, 8-rail host (LAB=1: in the lab)
+	@if [ -n "$(LAB)" ]; then testdata/lab/demo.sh; else testdata/demo/demo.sh; fi
+
 bench: build ## fabrun beside its peers, in one run (N=20 runs each)
 	$(GO) run ./testdata/bench -fabrun bin/fabrun -n $${N:-20}
 
@@ -64,7 +67,7 @@ test-real: ## the tests that start real launchers and schedulers (installs them 
 needs-gcc:
 	@command -v gcc >/dev/null && echo '#include <stdlib.h>' | gcc -E - >/dev/null 2>&1 || testdata/tools/need gcc libc6-dev
 
-.PHONY: help build test test-real check fmt vet staticcheck tidy static docs docs-check golden fuzz bench realdata needs-gcc
+.PHONY: help build demo test test-real check fmt vet staticcheck tidy static docs docs-check golden fuzz bench realdata needs-gcc
 
 lab: ## two QEMU nodes with two rails of Soft-RoCE (NODES=n; FABRUN_LAB_DIR for a second one)
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/fabrun ./cmd/fabrun
