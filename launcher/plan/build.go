@@ -77,6 +77,7 @@ func Build(r Request) Plan {
 	b.launcherFindings()
 	b.variables()
 	b.hostfile()
+	b.spread()
 	b.ssh()
 	b.container()
 	b.rankWrapper()

@@ -1,0 +1,62 @@
+package plan_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"fabrun/launcher/hosts"
+	"fabrun/launcher/plan"
+)
+
+// TestSpreadInsideAManager holds design rule slots.*: a user's -np reaches all
+// hosts of a manager's allocation, by the launcher's own options.
+func TestSpreadInsideAManager(t *testing.T) {
+	alloc := func(slots ...int) hosts.Allocation {
+		a := hosts.Allocation{Source: "slurm", Manager: "slurm"}
+		for i, n := range slots {
+			a.Hosts = append(a.Hosts, hosts.Host{Name: "n" + string(rune('1'+i)), Slots: &n})
+		}
+		return a
+	}
+	for _, tc := range []struct {
+		name, version, argv string
+		alloc               hosts.Allocation
+		want                string
+	}{
+		{"open mpi 4", "mpirun (Open MPI) 4.1.4", "mpirun -np 2 ./a.out", alloc(4, 4), "--map-by ppr:1:node"},
+		{"open mpi 5", "mpirun (Open MPI) 5.0.7", "mpirun -np 4 ./a.out", alloc(4, 4), "--map-by ppr:2:node"},
+		{"uneven", "mpirun (Open MPI) 5.0.7", "mpirun -np 3 ./a.out", alloc(4, 4), "--map-by node"},
+		{"hydra", "HYDRA build details:\n    Version: 4.0.2", "mpiexec -n 2 ./a.out", alloc(4, 4), "-ppn 1"},
+		{"all slots are used anyway", "mpirun (Open MPI) 5.0.7", "mpirun -np 8 ./a.out", alloc(4, 4), ""},
+		{"the user has mapped", "mpirun (Open MPI) 5.0.7", "mpirun --map-by core -np 2 ./a.out", alloc(4, 4), ""},
+		{"the user has named hosts", "mpirun (Open MPI) 5.0.7", "mpirun --host n1 -np 2 ./a.out", alloc(4, 4), ""},
+		{"no -np", "mpirun (Open MPI) 5.0.7", "mpirun ./a.out", alloc(4, 4), ""},
+		{"several programs", "mpirun (Open MPI) 5.0.7", "mpirun -np 1 ./a.out : -np 1 ./b.out", alloc(4, 4), ""},
+		{"one host", "mpirun (Open MPI) 5.0.7", "mpirun -np 2 ./a.out", alloc(4), ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			argv := strings.Fields(tc.argv)
+			cmd := plan.Parse(plan.Identify(argv, tc.version, ""), argv)
+			placed, err := hosts.Place(tc.alloc, hosts.Job{NP: cmd.Ranks()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			place := tc.alloc
+			place.Hosts = placed.Hosts
+			p := plan.Build(plan.Request{Command: cmd, Env: []string{"PATH=/bin"}, Hosts: tc.alloc, Place: place})
+			var words []string
+			for _, a := range p.Argv {
+				words = append(words, a.Text)
+			}
+			i := slices.IndexFunc(words, func(w string) bool { return w == "--map-by" || w == "-ppn" })
+			got := ""
+			if i >= 0 && !slices.Contains(argv, words[i]) {
+				got = strings.Join(words[i:i+2], " ")
+			}
+			if got != tc.want {
+				t.Errorf("got %q, want %q in %q", got, tc.want, words)
+			}
+		})
+	}
+}
