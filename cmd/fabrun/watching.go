@@ -94,6 +94,9 @@ func (a *app) watchJob(p plan.Plan, job *preparedJob, o runOptions, endJob conte
 			continue
 		}
 		src := w.eyes.Watcher().Source(s.name)
+		if s.name == "stdout" {
+			src = w.eyes.Watcher().Stream(s.name)
+		}
 		pump, err := launcher.NewPump(s.to, src)
 		if err != nil {
 			return nil, &exitError{Code: exitInternal, Err: fmt.Errorf("reading the job's %s: %w", s.name, err)}

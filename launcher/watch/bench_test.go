@@ -40,7 +40,7 @@ func benchmarkWrite(b *testing.B, text []byte) {
 	b.SetBytes(int64(len(text)))
 	b.ReportAllocs()
 	w := New(Options{})
-	s := w.Source("")
+	s := w.Stream("")
 	for b.Loop() {
 		for p := text; len(p) > 0; {
 			n := min(len(p), bufferBytes)
