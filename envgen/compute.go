@@ -334,12 +334,29 @@ func (s *state) noRDMA() {
 	if len(reasons) > 0 {
 		seen = strings.Join(reasons[:min(3, len(reasons))], "; ")
 	}
+	if s.unfit() {
+		s.add(finding.Finding{ID: "profile.unfit", Severity: finding.Error, Subject: "profile " + s.in.Profile.Name, Seen: seen, Wanted: "a profile that fits these ports",
+			Why: "the profile leaves no port of these hosts, so nothing was set: the job runs as it would without fabrun", Hint: "another --profile ('fabrun profile list'), or none"})
+		return
+	}
 	sev := finding.Note
 	if len(reasons) > 0 {
 		sev = finding.Warning // devices are there and none can be used
 	}
 	s.add(finding.Finding{ID: "hca.none", Severity: sev, Seen: seen, Wanted: "an RDMA port that the job can use",
 		Subject: "the job's hosts", Why: "the job runs over TCP; nothing was set", Hint: ""})
+}
+
+// unfit says whether ports are there that only the profile rules out.
+func (s *state) unfit() bool {
+	for _, n := range s.nodes {
+		for _, p := range n.ports {
+			if p.rejectID == "hca.link-layer" || p.rejectID == "hca.driver" || p.rejectID == "hca.excluded" {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // oddNodes names hosts that cannot take part as the others do.
@@ -399,6 +416,9 @@ func (s *state) networks() []string {
 // contract says in one line what the job should run on.
 func (s *state) contract() string {
 	nets := s.networks()
+	if nets[0] == "socket" && s.unfit() {
+		return "nothing set: profile " + s.in.Profile.Name + " fits no port of the job's hosts"
+	}
 	if nets[0] == "socket" {
 		return "TCP: no RDMA on the job's hosts"
 	}

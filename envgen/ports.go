@@ -169,6 +169,9 @@ func portFamily(_ *state, p *port) string {
 }
 
 func portDown(_ *state, p *port) string {
+	if p.infiniband() && (p.p.State == "INIT" || p.p.State == "ARMED") {
+		return "state " + p.p.State + ": the link is up, and no subnet manager has made it ACTIVE"
+	}
 	if p.p.State != "" && p.p.State != "ACTIVE" {
 		return strings.TrimSuffix(fmt.Sprintf("state %s, phys_state %s", p.p.State, p.p.PhysState), ", phys_state ")
 	}

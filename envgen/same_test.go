@@ -2,11 +2,9 @@ package envgen
 
 import (
 	"math/rand/v2"
-	"os"
 	"testing"
 
 	"fabrun/topology"
-	"fabrun/topology/discover"
 )
 
 // shuffled is the same host with its maps built anew in another order.
@@ -80,26 +78,8 @@ func TestComputeChangesNothing(t *testing.T) {
 	}
 }
 
-func demo(tb testing.TB) topology.Host {
-	tb.Helper()
-	f, err := os.Open("../testdata/hosts/dgx-roce-8x8.snap")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer f.Close()
-	snap, err := discover.ReadSnapshot(f)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	h, err := discover.Read(snap)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return h
-}
-
 func BenchmarkCompute8GPU10HCA(b *testing.B) {
-	in := Input{Hosts: []topology.Host{demo(b)}, Profile: load(b, "roce-dscp26"), Job: Job{LogDir: "/tmp/x"}}
+	in := Input{Hosts: []topology.Host{snapshot(b, "../testdata/hosts/dgx-roce-8x8.snap")}, Profile: load(b, "roce-dscp26"), Job: Job{LogDir: "/tmp/x"}}
 	b.ReportAllocs()
 	for b.Loop() {
 		Compute(in)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -154,6 +155,7 @@ func (a *app) decide(job jobLook, o jobOptions) (plan.Plan, error) {
 		Job: envgen.Job{
 			Settings: job.cmd.Settings(a.env), InContainer: container != "", RanksPerNode: ranksPerNode, Strict: o.strict,
 			Launcher: job.cmd.Launcher.Dialect, Versions: launcherVersions(job.cmd.Launcher), LogDir: logs,
+			Addresses: addressesOf(job.alloc),
 		},
 	})
 	place := job.alloc
@@ -180,6 +182,20 @@ func (a *app) decide(job jobLook, o jobOptions) (plan.Plan, error) {
 	finding.Sort(p.Findings)
 	p.Notes = append(p.Notes, job.notes...)
 	return p, nil
+}
+
+// addressesOf are the addresses by which the job's hosts were named.
+func addressesOf(alloc hosts.Allocation) []netip.Addr {
+	var out []netip.Addr
+	for _, h := range alloc.Hosts {
+		for _, text := range []string{h.Address, h.Name} {
+			if addr, err := netip.ParseAddr(text); err == nil { // a name tells no address
+				out = append(out, addr)
+				break
+			}
+		}
+	}
+	return out
 }
 
 // placeJob is what placing ranks needs to know.
