@@ -77,7 +77,7 @@ func (g *guest) start(l *lab) error {
 		"-append", fmt.Sprintf("console=ttyS0 quiet panic=-1 mitigations=off lab.node=%d lab.nodes=%d lab.rails=%d", g.node, len(l.guests), rails),
 		"-virtfs", "local,path=" + l.image.root() + ",mount_tag=root,security_model=none,readonly=on,multidevs=remap",
 		"-virtfs", "local,path=" + l.share() + ",mount_tag=lab,security_model=none,readonly=on,multidevs=remap",
-		"-netdev", fmt.Sprintf("user,id=mgmt,restrict=on,hostfwd=tcp:127.0.0.1:%d-:22", g.port),
+		"-netdev", fmt.Sprintf("user,id=mgmt,restrict=on,ipv6=off,net=10.2.%d.0/24,hostfwd=tcp:127.0.0.1:%d-10.2.%d.15:22", g.node, g.port, g.node),
 		"-device", "virtio-net-pci,netdev=mgmt,romfile=,mac=" + mac(mgmtSegment, g.node),
 		"-netdev", "stream,id=lan0,server=off,addr.type=unix,addr.path=" + g.socket("lan0"),
 		"-device", "virtio-net-pci,netdev=lan0,id=lan0card,romfile=,mac=" + mac(0, g.node),
@@ -225,7 +225,9 @@ for d in /sys/class/net/*; do
 	[ "${d##*/}" = $new ] || ip link set "${d##*/}" name $new
 	echo 0 >/proc/sys/net/ipv6/conf/$new/accept_dad
 done
-ip link set mgmt0 up; ip addr add 10.0.2.15/24 dev mgmt0
+# No way leads from node to node over mgmt0; Open MPI would try it all the same.
+printf '\nbtl_tcp_if_exclude = 127.0.0.0/8,sppp,mgmt0\n' >>/etc/openmpi/openmpi-mca-params.conf
+ip link set mgmt0 up; ip addr add 10.2.$lab_node.15/24 dev mgmt0
 ip link set lan0 up; ip addr add 10.1.0.$lab_node/24 dev lan0
 for ((r = 0; r < lab_rails; r++)); do
 	ip link set rail$r mtu 4200 up
