@@ -210,6 +210,10 @@ func (s *state) withUser(n *node, vars []Var) []Var {
 		if i < 0 && !known {
 			continue
 		}
+		if i >= 0 && shippedDefault(set) {
+			vars[i].Overrode = fmt.Sprintf("the distribution's own %s says %s", set.Where, set.Value)
+			continue
+		}
 		v := Var{Name: set.Name, Value: set.Value, Scope: JobScope, Origin: set.Origin, Rule: "user.set",
 			Why: "set before fabrun: kept", Evidence: []string{set.Where}}
 		if set.Host != "" {

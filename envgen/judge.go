@@ -72,7 +72,7 @@ type judging struct {
 func (s *state) judgeAll() {
 	rules := judgeRules()
 	for _, set := range s.in.Job.Settings {
-		if set.Origin == FromPlan || s.beaten(set) {
+		if set.Origin == FromPlan || s.beaten(set) || shippedDefault(set) && !s.in.Profile.Fabric.SetNothing {
 			continue
 		}
 		k, ok := Known(set.Name)
@@ -458,7 +458,11 @@ func judgeGIDPin(j *judging, set Setting) {
 				continue
 			}
 			roce = true
-			if why := j.s.wrongAt(p, idx); why != "" {
+			why := j.s.wrongAt(p, idx)
+			if why == "" && set.Name == "UCX_IB_GID_INDEX" && p.hca.Driver == "rxe" && !globalIPv6At(p, idx) {
+				why = fmt.Sprintf("index %d is no global IPv6 address: UCX's wire-up over rxe hangs on it", idx)
+			}
+			if why != "" {
 				wrong = append(wrong, p.name()+": "+why)
 			}
 		}
@@ -470,6 +474,11 @@ func judgeGIDPin(j *judging, set Setting) {
 			j.say("gid.no-roce", finding.Note, n.h.Name, set, finding.Finding{Seen: "no RoCE port on this host", Wanted: "", Why: "the index has no meaning on InfiniBand (NCCL ignores it there since 2.22)", Hint: "unset it"})
 		}
 	}
+}
+
+// globalIPv6At says whether a port's GID of that index is what UCX needs on rxe.
+func globalIPv6At(p *port, idx int) bool {
+	return p.p.GIDUnreadable != "" || slices.ContainsFunc(p.p.GIDs, func(g topology.GID) bool { return g.Index == idx && g.Kind == topology.GIDIPv6 })
 }
 
 // userTakes says whether the user's device list for the same library takes a port.

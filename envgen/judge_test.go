@@ -51,6 +51,8 @@ func TestJudge(t *testing.T) {
 		{name: "pinned GID is v1", settings: set("NCCL_IB_GID_INDEX", "2"), hosts: []topology.Host{cx4lx("n1", "10.1.4.1")}, want: []string{"error gid.pinned"}},
 		{name: "pinned GID is link-local", settings: set("NCCL_IB_GID_INDEX", "1"), hosts: []topology.Host{cx4lx("n1", "10.1.4.1")}, want: []string{"error gid.pinned"}},
 		{name: "pinned GID is absent", settings: set("UCX_IB_GID_INDEX", "7"), hosts: []topology.Host{cx4lx("n1", "10.1.4.1")}, want: []string{"error gid.pinned"}},
+		{name: "pinned GID is IPv4 on rxe, for UCX", settings: set("UCX_IB_GID_INDEX", "1"), hosts: []topology.Host{rxe("v1", true)}, want: []string{"error gid.pinned"}},
+		{name: "pinned GID is IPv6 on rxe, for UCX", settings: set("UCX_IB_GID_INDEX", "2"), hosts: []topology.Host{rxe("v1", true)}, want: []string{}},
 		{name: "pinned GID is right", settings: set("NCCL_IB_GID_INDEX", "3"), hosts: []topology.Host{cx4lx("n1", "10.1.4.1")}, want: []string{}},
 		{name: "DSCP for TC, plan known", settings: set("NCCL_IB_TC", "26"), profile: &roce, want: []string{"error qos.dscp-for-tc"}},
 		{name: "DSCP for TC, plan not known", settings: set("UCX_IB_TRAFFIC_CLASS", "26"), want: []string{"error qos.dscp-for-tc"}},
@@ -212,4 +214,26 @@ func FuzzJudge(f *testing.F) {
 		}
 		Compute(Input{Hosts: hosts, Profile: roce, Job: Job{Settings: set}})
 	})
+}
+
+// TestDistributionDefaultIsNobodysChoice: Debian's openmpi-bin ships a file
+// that turns UCX off; a plan for RDMA goes before it, a site's own word does not.
+func TestDistributionDefaultIsNobodysChoice(t *testing.T) {
+	for _, tc := range []struct {
+		value, want string
+		origin      Origin
+	}{
+		{"^ucx", "ucx", FromPlan},
+		{"ob1", "ob1", FromSite},
+	} {
+		h := rxe("v1", true)
+		h.Software = append(h.Software, topology.Software{Kind: "openmpi", Version: "5.0.7"})
+		p := load(t, "soft-roce")
+		res := Compute(Input{Hosts: []topology.Host{h}, Profile: p, Job: Job{Launcher: "mpirun", Versions: &Versions{MPI: "openmpi 5.0.7", MPIKind: "openmpi"},
+			Settings: []Setting{{Name: "OMPI_MCA_pml", Value: tc.value, Origin: FromSite, Where: "/etc/openmpi/openmpi-mca-params.conf:69"}}}})
+		i := indexVar(res.Hosts[0].Vars, "OMPI_MCA_pml")
+		if i < 0 || res.Hosts[0].Vars[i].Value != tc.want || res.Hosts[0].Vars[i].Origin != tc.origin {
+			t.Errorf("%s: %+v", tc.value, res.Hosts[0].Vars)
+		}
+	}
 }

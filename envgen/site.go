@@ -28,6 +28,21 @@ func SiteSettings(h *topology.Host) []Setting {
 	return out
 }
 
+// shippedDefault reports whether a setting is what a distribution's package
+// writes into its own MCA file and nobody on this site decided. Debian's and
+// Ubuntu's openmpi-bin turn UCX off so, for machines without RDMA
+// (debian/openmpi-mca-params.conf); a plan for RDMA goes before it.
+func shippedDefault(set Setting) bool {
+	if set.Origin != FromSite || !strings.Contains(set.Where, "openmpi-mca-params.conf") {
+		return false
+	}
+	switch set.Name + "=" + set.Value {
+	case "OMPI_MCA_pml=^ucx", "OMPI_MCA_osc=^ucx,pt2pt", "OMPI_MCA_osc=^ucx", "OMPI_MCA_btl=^uct,openib,ofi", "OMPI_MCA_mtl=^ofi":
+		return true
+	}
+	return false
+}
+
 func section(kind, line string) bool {
 	return kind == "ucx" && strings.HasPrefix(strings.TrimSpace(line), "[")
 }
