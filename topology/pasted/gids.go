@@ -194,11 +194,12 @@ func routable(a netip.Addr) bool {
 // choose applies the rule of decision gid: RoCE v2 and routable, IPv4 before
 // global IPv6, on the port's own netdev before a VLAN's, the lowest index.
 func choose(p *GIDPort) {
-	own := ""
+	own, lowest := "", -1
 	roce, v2, unknownType, hidden := false, false, false, false
 	for _, g := range p.GIDs {
-		if own == "" {
-			own = g.Netdev
+		// The port's own netdev has the first entries of the table.
+		if g.Netdev != "" && (lowest < 0 || g.Index < lowest) {
+			own, lowest = g.Netdev, g.Index
 		}
 		roce = roce || g.Netdev != "" || g.Type == "RoCE v2"
 		v2 = v2 || g.Type == "RoCE v2"

@@ -91,16 +91,13 @@ type matrixReader struct {
 	m       *Matrix
 	un      *unread
 	columns []string // labels of the header, in order
-	hasNUMA bool     // header has the NUMA Affinity column
 	glued   bool     // the last columns' headings run into each other
 	before  bool     // the affinity columns stand before the label (a markdown table)
 	rows    map[string][]string
 	tails   map[string][]string
-	order   []string // labels in the order of the rows
 	legend  map[string]string
 	open    string // the row that a wrapped line would continue
 	inBody  bool
-	headerN int
 	second  int // the line where another matrix begins
 	amd     bool
 }
@@ -139,12 +136,13 @@ func (r *matrixReader) line(l line) {
 		return
 	}
 	if strings.Contains(t, "Link Type between two GPUs") { // rocm-smi prints weight and hops in the same form first
-		r.amd, r.columns, r.rows, r.order, r.inBody = true, nil, map[string][]string{}, nil, false
+		r.amd, r.columns, r.rows, r.inBody = true, nil, map[string][]string{}, false
+		r.un.list = nil
 		return
 	}
 	w := r.words(l)
 	switch {
-	case len(w) == 0 || typeLegend().MatchString(t) || strings.TrimSuffix(t, ":") == "Legend":
+	case len(w) == 0 || typeLegend().MatchString(t) || t == "Legend:" || t == "NIC Legend:":
 		if len(w) > 0 {
 			r.inBody = false
 		}
@@ -198,13 +196,12 @@ func (r *matrixReader) header(l line, w []string) bool {
 			r.inBody = false
 			return true
 		}
-		r.columns, r.headerN, r.inBody, r.before = labels, l.n, true, affinityFirst
+		r.columns, r.inBody, r.before = labels, true, affinityFirst
 	case len(r.rows) == 0 && r.inBody && (tailOnly || !slices.Contains(r.columns, labels[0])):
 		r.columns = append(r.columns, labels...) // the header was wrapped
 	default:
 		return false
 	}
-	r.hasNUMA = r.hasNUMA || strings.Contains(l.text, "NUMA Affinity")
 	r.glued = r.glued || strings.Contains(l.text, "AffinityNUMA")
 	return true
 }
@@ -232,7 +229,6 @@ func (r *matrixReader) row(l line, w []string) bool {
 		if at > 0 {
 			r.tails[label] = w[:at]
 		}
-		r.order = append(r.order, label)
 		r.open, r.inBody = label, true
 		return true
 	}

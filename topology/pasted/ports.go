@@ -26,23 +26,23 @@ type Port struct {
 	State     string // "ACTIVE", "DOWN", "INIT", "ARMED" as sysfs names it; "UP", "DOWN" of the netdev where only that is said; "" unknown
 	StateText string // as printed
 	// OfNetdev is true where State is the netdev's, since ibdev2netdev prints no other.
-	OfNetdev    bool
-	PhysState   string // "LinkUp", "Polling", "Disabled", …
-	LinkLayer   string // "InfiniBand", "Ethernet"; "" unknown
-	RateGbps    *float64
-	Netdev      string
-	NetdevUp    *bool
-	ActiveMTU   *int // bytes
-	LID         *int
-	SMLID       *int
-	PCI         string
-	Firmware    string
-	BoardID     string
-	VendorPart  *int
-	NodeGUID    string
-	width       *float64 // lanes, of active_width
-	speed       *float64 // Gb/s a lane, of active_speed
-	fromNetdevs bool     // the link layer is read off the netdev's name
+	OfNetdev   bool
+	PhysState  string // "LinkUp", "Polling", "Disabled", …
+	LinkLayer  string // "InfiniBand", "Ethernet"; "" unknown
+	RateGbps   *float64
+	Netdev     string
+	NetdevUp   *bool
+	ActiveMTU  *int // bytes
+	LID        *int
+	SMLID      *int
+	PCI        string
+	Firmware   string
+	BoardID    string
+	VendorPart *int
+	NodeGUID   string
+
+	width *float64 // lanes, of active_width
+	speed *float64 // Gb/s a lane, of active_speed
 }
 
 var (
@@ -144,7 +144,7 @@ func (r *portReader) prompt(t string) {
 
 func (r *portReader) saw(tool string) {
 	r.tool = tool
-	if !slices.Contains(r.p.Tools, tool) {
+	if tool != "" && !slices.Contains(r.p.Tools, tool) {
 		r.p.Tools = append(r.p.Tools, tool)
 	}
 }
@@ -184,8 +184,12 @@ func (r *portReader) line(raw, t string) string {
 	if m := caPort().FindStringSubmatch(t); m != nil && r.hca != "" {
 		return r.begin(r.hca, m[1])
 	}
+	indented := strings.HasPrefix(raw, " ") || strings.HasPrefix(raw, "\t")
 	key, value, ok := strings.Cut(t, ":")
-	if !ok || r.hca == "" {
+	switch {
+	case !ok && indented && r.tool == "ibv_devinfo": // a flag of -v
+		return ""
+	case !ok || r.hca == "":
 		return notPort
 	}
 	key = strings.ReplaceAll(strings.ToLower(strings.TrimSpace(key)), " ", "_")
@@ -193,7 +197,7 @@ func (r *portReader) line(raw, t string) string {
 	if key == "port" {
 		return r.begin(r.hca, value)
 	}
-	return r.value(key, value, raw)
+	return r.value(key, value, indented)
 }
 
 func (r *portReader) begin(hca, port string) string {
@@ -213,18 +217,16 @@ func (r *portReader) begin(hca, port string) string {
 }
 
 // value is one "key: value" line of ibstat, ibstatus or ibv_devinfo.
-func (r *portReader) value(key, value, raw string) string {
-	if strings.HasPrefix(key, "gid[") || !knownPortKeys[key] {
-		// ibv_devinfo -v prints some hundred limits; they are its output, and nothing here.
-		if r.tool == "ibv_devinfo" && (strings.HasPrefix(raw, " ") || strings.HasPrefix(raw, "\t")) {
+func (r *portReader) value(key, value string, indented bool) string {
+	if !knownPortKeys(key) {
+		// ibv_devinfo -v prints some hundred limits, and the GIDs; they are its output, and nothing here.
+		if indented || strings.HasPrefix(key, "gid[") {
 			return ""
 		}
-		if !strings.HasPrefix(key, "gid[") && !strings.HasPrefix(raw, " ") && !strings.HasPrefix(raw, "\t") {
-			return notPort
-		}
-		return ""
+		return notPort
 	}
-	if r.port == 0 && deviceKeys[key] {
+	r.saw(r.tool)
+	if r.port == 0 && deviceKeys(key) {
 		if r.caps == nil {
 			r.caps = map[string]string{}
 		}
@@ -241,24 +243,19 @@ func (r *portReader) value(key, value, raw string) string {
 }
 
 // deviceKeys stand before the first port and hold for every port.
-var deviceKeys = map[string]bool{
-	"ca_type": true, "number_of_ports": true, "firmware_version": true, "hardware_version": true, "node_guid": true, "system_image_guid": true,
-	"transport": true, "fw_ver": true, "sys_image_guid": true, "vendor_id": true, "vendor_part_id": true, "hw_ver": true, "board_id": true, "phys_port_cnt": true,
+func deviceKeys(key string) bool {
+	return slices.Contains([]string{
+		"ca_type", "number_of_ports", "firmware_version", "hardware_version", "node_guid", "system_image_guid",
+		"transport", "fw_ver", "sys_image_guid", "vendor_id", "vendor_part_id", "hw_ver", "board_id", "phys_port_cnt",
+	}, key)
 }
 
-var knownPortKeys = func() map[string]bool {
-	m := map[string]bool{}
-	for k := range deviceKeys {
-		m[k] = true
-	}
-	for _, k := range []string{
+func knownPortKeys(key string) bool {
+	return deviceKeys(key) || slices.Contains([]string{
 		"state", "physical_state", "phys_state", "rate", "base_lid", "port_lid", "lmc", "port_lmc", "sm_lid", "capability_mask", "port_guid", "link_layer",
 		"max_mtu", "active_mtu", "default_gid", "active_width", "active_speed",
-	} {
-		m[k] = true
-	}
-	return m
-}()
+	}, key)
+}
 
 // set stores one value and says whether it could be read.
 func (p *Port) set(key, value string) bool {
@@ -291,7 +288,6 @@ func (p *Port) set(key, value string) bool {
 		default:
 			return false
 		}
-		p.fromNetdevs = false
 	case "active_mtu":
 		v, err := strconv.Atoi(firstWord(value))
 		if err != nil || v < 0 || v > 1<<16 {
@@ -397,6 +393,8 @@ func (r *portReader) rdmaLink(hca, port, rest string) string {
 			ok = p.set("phys_state", w[i+1])
 		case "netdev":
 			p.Netdev = w[i+1]
+		case "subnet_prefix": // InfiniBand ports alone have one
+			p.LinkLayer = "InfiniBand"
 		case "lid":
 			ok = p.set("port_lid", w[i+1])
 		case "sm_lid":
@@ -466,9 +464,9 @@ func (p *Port) finish() {
 		// The kernel and udev name IPoIB netdevs ib… and Ethernet ones en… or eth….
 		switch {
 		case strings.HasPrefix(p.Netdev, "ib"):
-			p.LinkLayer, p.fromNetdevs = "InfiniBand", true
+			p.LinkLayer = "InfiniBand"
 		case strings.HasPrefix(p.Netdev, "en") || strings.HasPrefix(p.Netdev, "eth"):
-			p.LinkLayer, p.fromNetdevs = "Ethernet", true
+			p.LinkLayer = "Ethernet"
 		}
 	}
 }
@@ -559,7 +557,7 @@ func (p *Port) judge(others bool) (finding.Finding, bool) {
 	}
 	seen := "state " + p.State + p.physText()
 	if p.OfNetdev {
-		seen = "netdev " + orDash(p.Netdev) + " down"
+		seen = strings.TrimSpace("netdev "+p.Netdev) + " down"
 	}
 	return finding.Finding{
 		ID: "hca.port-down", Severity: sev, Subject: subject, Seen: seen, Wanted: "ACTIVE and LinkUp",
@@ -572,13 +570,6 @@ func (p *Port) physText() string {
 		return ""
 	}
 	return ", phys_state " + p.PhysState
-}
-
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
 }
 
 func orNetdevName(s string) string {

@@ -150,11 +150,14 @@ func (r *qosReader) line(l line, t string) string {
 		r.name(m[1], l.n)
 		return ""
 	}
-	if isNoise(l.text) {
+	if strings.HasPrefix(t, "mlnx_qos ") || strings.HasPrefix(t, "dcb ") || isNoise(l.text) {
 		if m := qosCommand().FindStringSubmatch(t); m != nil {
 			r.name(m[1]+m[2], l.n)
+			return ""
 		}
-		return ""
+		if isNoise(l.text) {
+			return ""
+		}
 	}
 	switch m := dcbxLine().FindStringSubmatch(t); {
 	case m != nil:
