@@ -4,9 +4,25 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"fabrun/launcher/hosts"
 )
+
+// named is a flag that names hosts. Given but empty, as an unset variable of a
+// job script leaves it, is an error and not this machine.
+type named string
+
+func (n *named) String() string { return string(*n) }
+func (n *named) Type() string   { return "string" }
+
+func (n *named) Set(value string) error {
+	if strings.TrimSpace(value) == "" {
+		return errors.New("it names no hosts")
+	}
+	*n = named(value)
+	return nil
+}
 
 // allocation says where the job's hosts come from: a list or hostfile given by
 // flag, else the resource manager, else this machine. Inside an allocation a

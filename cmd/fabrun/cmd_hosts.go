@@ -62,8 +62,8 @@ a wrong call.`,
 	}
 	f := c.Flags()
 	f.StringVar(&opts.list, "list", "", "expand this `expression`, - for standard input; the environment is not looked at")
-	f.StringVar(&opts.hosts, "hosts", "", "the job's hosts: a `list` like 'node[01-12]' or 'a:8,b:8'")
-	f.StringVar(&opts.hostfile, "hostfile", "", "read the job's hosts from this `file`, in the syntax of any MPI")
+	f.Var((*named)(&opts.hosts), "hosts", "the job's hosts: a `list` like 'node[01-12]' or 'a:8,b:8'")
+	f.Var((*named)(&opts.hostfile), "hostfile", "read the job's hosts from this `file`, in the syntax of any MPI")
 	f.StringVar(&opts.dialect, "dialect", "", "read --hostfile as this `tool` would, with all it refuses: "+strings.Join(hostsFormats()[:len(hosts.Dialects)], ", "))
 	f.StringVar(&opts.format, "format", "", "write a hostfile of this `form`: "+strings.Join(hostsFormats(), ", "))
 	f.BoolVar(&opts.fold, "fold", false, "write the hosts as one node list")

@@ -11,8 +11,8 @@ import (
 )
 
 func (o *jobOptions) addFlags(f *pflag.FlagSet) {
-	f.StringVar(&o.hosts, "hosts", "", "the job's hosts: 'node[01-12]', 'n1:8,n2:8', addresses")
-	f.StringVar(&o.hostfile, "hostfile", "", "read the job's hosts from this `file`")
+	f.Var((*named)(&o.hosts), "hosts", "the job's hosts: a `list` like 'node[01-12]', 'n1:8,n2:8', addresses")
+	f.Var((*named)(&o.hostfile), "hostfile", "read the job's hosts from this `file`")
 	f.BoolVar(&o.strict, "strict", false, "RDMA or nothing: refuse to start, or end the job, when the plan does not hold")
 	o.nodes.addFlags(f)
 }

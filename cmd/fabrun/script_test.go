@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -120,6 +121,10 @@ func TestScript(t *testing.T) {
 			// REPO reaches fixtures; the caller's own cluster settings do not
 			// reach the scripts, since testscript starts with an empty environment.
 			env.Setenv("REPO", repo)
+			// FABRUN is the program itself, for phases whose PATH leads nowhere.
+			if path, err := exec.LookPath("fabrun"); err == nil {
+				env.Setenv("FABRUN", path)
+			}
 			env.Setenv("HOSTS", filepath.Join(repo, "testdata", "hosts"))
 			env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, ".config"))
 			// No cache of launcher versions: scripts change what a launcher says.
