@@ -46,6 +46,8 @@ Exit status: the child's own; 128+n when signal n ended it; 126 not executable;
 }
 
 func runRun(ctx context.Context, a *app, o runOptions, args []string) error {
+	a.reached = &reached{}
+	defer a.reached.close()
 	p, err := a.planJob(ctx, o.jobOptions, args)
 	if err != nil {
 		return runFailure(err)
@@ -67,6 +69,7 @@ func runRun(ctx context.Context, a *app, o runOptions, args []string) error {
 	if err != nil {
 		return err
 	}
+	eyes.lookThrough(a.reached, p, job.dir)
 	st, err := launcher.Run(ctx, job.spec)
 	if broken := eyes.finish(st, err != nil); broken != nil {
 		return broken

@@ -37,8 +37,8 @@ stand in between. Several files are logs of one job.
 
 What a log does not show is unknown (null in --json), never guessed.
 
-With --follow it is the eye of one node of a running job: it reads the log files
-of a directory as they grow, and with --counters the node's RDMA and network
+With --follow or --counters it is the eye of one node of a running job: it reads
+the log files of a directory as they grow, and the node's RDMA and network
 counters, and writes what it sees as JSON lines until its standard input ends.
 
 Exit status: 0; with --strict 1 for a fallback that nobody asked for, or a fatal
@@ -51,18 +51,18 @@ error; 1 also when a file cannot be read; 2 for a wrong call.`,
 	c.Flags().BoolVar(&opts.strict, "strict", false, "exit 1 for a fallback that nobody asked for, or a fatal error")
 	c.Flags().BoolVar(&opts.pairs, "pairs", false, "with --json: also what carries each pair of ranks")
 	c.Flags().StringVar(&opts.follow, "follow", "", "be the eye of this node: follow the files in this `directory`")
-	c.Flags().BoolVar(&opts.counters, "counters", false, "with --follow: read this node's counters too")
+	c.Flags().BoolVar(&opts.counters, "counters", false, "be the eye of this node: read its counters")
 	c.Flags().BoolVar(&opts.keep, "keep", false, "with --follow: leave what was read in the files")
 	c.Flags().BoolVar(&opts.mkdir, "make", false, "with --follow: make the directory, and remove it at the end")
 	return c
 }
 
 func runWatch(ctx context.Context, a *app, opts watchOptions, files []string) error {
-	if opts.follow != "" {
+	if opts.follow != "" || opts.counters {
 		return runEye(ctx, a, opts, files)
 	}
-	if opts.counters || opts.keep || opts.mkdir {
-		return usageError(errors.New("--counters, --keep and --make belong to --follow"), "")
+	if opts.keep || opts.mkdir {
+		return usageError(errors.New("--keep and --make belong to --follow"), "")
 	}
 	w := watch.New(watch.Options{Pairs: opts.pairs})
 	if len(files) == 0 {
@@ -127,7 +127,10 @@ func readLog(ctx context.Context, a *app, w *watch.Watcher, name string) error {
 // record, until standard input ends: the session that started it is its life.
 func runEye(ctx context.Context, a *app, opts watchOptions, files []string) error {
 	if len(files) > 0 {
-		return usageError(errors.New("--follow takes a directory and no files"), "")
+		return usageError(errors.New("--follow and --counters read no other files"), "")
+	}
+	if opts.follow == "" && (opts.keep || opts.mkdir) {
+		return usageError(errors.New("--keep and --make belong to --follow"), "")
 	}
 	if opts.mkdir {
 		// Exclusive: a directory that is there already is somebody else's.
@@ -137,7 +140,7 @@ func runEye(ctx context.Context, a *app, opts watchOptions, files []string) erro
 		//nolint:errcheck // a leftover private directory in a temporary place
 		defer os.RemoveAll(opts.follow)
 	}
-	if info, err := os.Stat(opts.follow); err != nil || !info.IsDir() {
+	if info, err := os.Stat(opts.follow); opts.follow != "" && (err != nil || !info.IsDir()) {
 		return withHint(fmt.Errorf("--follow %q is no directory", opts.follow), "the run directory is made by 'fabrun run'")
 	}
 	host, err := os.Hostname()

@@ -20,6 +20,7 @@ import (
 	"fabrun/launcher"
 	"fabrun/launcher/hosts"
 	"fabrun/launcher/plan"
+	"fabrun/launcher/remote"
 	"fabrun/profiles"
 	"fabrun/topology"
 	"fabrun/topology/finding"
@@ -112,8 +113,12 @@ func (a *app) lookAtJob(ctx context.Context, job *jobLook, o jobOptions) error {
 		assume("--remote none")
 		return nil
 	}
-	//nolint:errcheck // connections that are no longer needed
-	defer t.Close()
+	if a.reached != nil {
+		a.reached.transport = t
+	} else {
+		//nolint:errcheck // connections that are no longer needed
+		defer t.Close()
+	}
 	seen, err := a.lookAtNodes(ctx, t, job.alloc, job.hosts[0])
 	if err != nil {
 		return err
@@ -124,7 +129,25 @@ func (a *app) lookAtJob(ctx context.Context, job *jobLook, o jobOptions) error {
 		return nil
 	}
 	job.hosts, job.names = seen.hosts, seen.names
+	if a.reached != nil {
+		a.reached.names, a.reached.fabrun = seen.names, seen.path
+	}
 	return nil
+}
+
+// reached is the way to the job's other nodes, kept open for as long as the
+// job runs.
+type reached struct {
+	transport remote.Transport
+	names     []string // of the hosts that answered
+	fabrun    string   // its path on all of them; "" not one path
+}
+
+func (r *reached) close() {
+	if r.transport != nil {
+		//nolint:errcheck // connections that are no longer needed
+		_ = r.transport.Close()
+	}
 }
 
 // decide is everything between looking and doing; it touches nothing.

@@ -23,6 +23,8 @@ type app struct {
 	stdout io.Writer
 	stderr io.Writer
 
+	reached *reached // run: the way to the other nodes stays open
+
 	profile  string
 	workload string
 	from     string

@@ -207,17 +207,26 @@ const (
 	eyeCloses = 5 * time.Second
 )
 
-// lookThrough opens an eye on each of the other nodes, over the transport that
-// is already there; fabrun is the program's path there and dir the run directory,
-// which each eye makes on its node before the ranks start.
-func (w *watching) lookThrough(t remote.Transport, others []string, fabrun, dir string) {
-	if t == nil || len(others) == 0 || fabrun == "" || dir == "" {
+// lookThrough opens an eye on each of the other nodes that answered, over the
+// transport that is already there; dir is the run directory, which each eye
+// makes on its node before the ranks start, "" for counters alone.
+func (w *watching) lookThrough(by *reached, p plan.Plan, dir string) {
+	if by == nil || by.transport == nil || by.fabrun == "" {
 		return
 	}
-	argv := []string{fabrun, "watch", "--follow", dir, "--make", "--counters"}
-	if w.record != nil {
-		argv = append(argv, "--keep", "--pairs")
+	there, _ := otherNodes(p.Hosts)
+	others := slices.DeleteFunc(there, func(host string) bool { return !slices.Contains(by.names, host) })
+	if len(others) == 0 {
+		return
 	}
+	argv := []string{by.fabrun, "watch", "--counters"}
+	if dir != "" {
+		argv = append(argv, "--follow", dir, "--make")
+		if w.record != nil {
+			argv = append(argv, "--keep", "--pairs")
+		}
+	}
+	t := by.transport
 	for _, host := range others {
 		r, in := io.Pipe()
 		e := &eye{stdin: in, ready: make(chan struct{}), done: make(chan struct{})}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"fabrun/launcher"
+	"fabrun/launcher/hosts"
 	"fabrun/launcher/plan"
 	"fabrun/launcher/remote"
 )
@@ -51,7 +52,8 @@ func TestEyesOfOtherNodes(t *testing.T) {
 	}
 	tr := &sameProcess{dirs: map[string]string{}}
 	dir := filepath.Join(t.TempDir(), "run")
-	w.lookThrough(tr, []string{"n2", "n3"}, "fabrun", dir)
+	p.Hosts.Hosts = []hosts.Host{{Name: "n2"}, {Name: "n3"}, {Name: "n4-does-not-answer"}}
+	w.lookThrough(&reached{transport: tr, names: []string{"n2", "n3"}, fabrun: "fabrun"}, p, dir)
 	for host, log := range map[string]string{
 		"n2": "n2:20:20 [0] NCCL INFO Using network IB\nn2:20:20 [0] NCCL INFO comm 0x1 rank 0 nRanks 2 nNodes 2 localRanks 1 localRank 0 MNNVL 0\n",
 		"n3": "n3:30:30 [0] NCCL INFO NET/IB : No device found.\nn3:30:30 [0] NCCL INFO Using network Socket\nn3:30:30 [0] NCCL INFO comm 0x1 rank 1 nRanks 2 nNodes 2 localRanks 1 localRank 0 MNNVL 0\n",
