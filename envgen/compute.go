@@ -278,10 +278,10 @@ func originRank(o Origin) int {
 	}
 }
 
-// isSet says whether somebody else set a variable on a host.
-func (s *state) isSet(n *node, name string) bool {
+// isSet says whether somebody else set one of these variables on a host.
+func (s *state) isSet(n *node, names ...string) bool {
 	return slices.ContainsFunc(s.in.Job.Settings, func(set Setting) bool {
-		return set.Name == name && (set.Host == "" || set.Host == n.h.Name)
+		return slices.Contains(names, set.Name) && (set.Host == "" || set.Host == n.h.Name)
 	})
 }
 

@@ -50,3 +50,40 @@ func TestConnectX4LxCluster(t *testing.T) {
 		t.Errorf("no warning of the active MTU: %v", res.Findings)
 	}
 }
+
+// What the user chose is not undone by something set beside it.
+func TestTheUsersChoiceIsNotUndone(t *testing.T) {
+	two := secondAddress(cx4lx("n1", "10.1.4.1"))
+	fabric := profiles.Fabric{LinkLayer: "ethernet", Subnets: []string{"10.99.0.0/16"}}
+	for _, tt := range []struct {
+		name, value string
+		absent      []string
+	}{
+		{"NCCL_IB_GID_INDEX", "5", []string{"NCCL_IB_ADDR_RANGE", "NCCL_IB_ADDR_FAMILY"}},
+		{"NCCL_IB_ADDR_RANGE", "10.99.0.0/16", []string{"NCCL_IB_GID_INDEX"}},
+		{"UCX_IB_ROCE_SUBNETS", "10.99.0.0/16", []string{"UCX_IB_GID_INDEX"}},
+		{"UCX_IB_GID_INDEX", "5", []string{"UCX_IB_ROCE_SUBNETS"}},
+		{"OMPI_MCA_btl", "tcp,self", []string{"OMPI_MCA_pml"}},
+		{"OMPI_MCA_mtl", "ofi", []string{"OMPI_MCA_pml"}},
+		{"NCCL_IB_DISABLE", "1", []string{"NCCL_NET"}},
+	} {
+		res := Compute(Input{Hosts: []topology.Host{two}, Profile: profiles.Profile{Fabric: fabric}, Job: Job{
+			Strict: true, UsesGPU: ptr(true), Versions: &Versions{NCCL: "2.27.3", UCX: "1.18.0"},
+			Settings: []Setting{{Name: tt.name, Value: tt.value, Origin: FromUser}},
+		}})
+		vars := values(res.Hosts[0].Vars)
+		if vars[tt.name] != tt.value {
+			t.Errorf("%s=%s became %q", tt.name, tt.value, vars[tt.name])
+		}
+		for _, name := range tt.absent {
+			if v, ok := vars[name]; ok {
+				t.Errorf("%s=%s: %s=%s is set beside it", tt.name, tt.value, name, v)
+			}
+		}
+	}
+	// a list that only excludes is no other choice
+	res := Compute(Input{Hosts: []topology.Host{two}, Profile: profiles.Profile{Fabric: fabric}, Job: Job{Settings: []Setting{{Name: "OMPI_MCA_btl", Value: "^openib", Origin: FromUser}}}})
+	if v := values(res.Hosts[0].Vars)["OMPI_MCA_pml"]; v != "ucx" {
+		t.Errorf("btl=^openib: pml %q, want ucx", v)
+	}
+}

@@ -25,6 +25,7 @@ func ncclGate(s *state, n *node) []Var {
 	var out []Var
 	net, why := "", ""
 	switch {
+	case s.isSet(n, "NCCL_NET", "NCCL_IB_DISABLE", "NCCL_NET_PLUGIN"): // the user's choice, judged as such
 	case n.v.NetPlugin != "":
 		net, why = n.v.NetPlugin, "the network plugin found"
 	case len(n.verbsPorts(true)) > 0 && !s.in.Job.InContainer:
@@ -44,7 +45,7 @@ func ncclGate(s *state, n *node) []Var {
 // libfabricGate names the provider where there is only one right one, so that
 // its absence is an error and not TCP.
 func libfabricGate(s *state, n *node) []Var {
-	if !s.mpiLauncher() {
+	if !s.mpiLauncher() || s.isSet(n, "FI_PROVIDER", "I_MPI_OFI_PROVIDER", "I_MPI_FABRICS") {
 		return nil
 	}
 	provider := ""
@@ -217,7 +218,7 @@ func ncclLog(s *state, n *node) []Var {
 }
 
 func ucxLog(s *state, n *node) []Var {
-	if s.in.Job.LogDir == "" || len(n.verbsPorts(false)) == 0 || s.isSet(n, "UCX_LOG_LEVEL") || s.isSet(n, "UCX_LOG_FILE") {
+	if s.in.Job.LogDir == "" || len(n.verbsPorts(false)) == 0 || s.isSet(n, "UCX_LOG_LEVEL", "UCX_LOG_FILE") {
 		return nil
 	}
 	return []Var{

@@ -134,7 +134,7 @@ func (s *state) qosFindings() {
 // unmarked says what the libraries' own defaults mean where no plan is given:
 // NCCL marks nothing and UCX marks DSCP 26.
 func (s *state) unmarked(n *node) {
-	if s.in.Profile.Fabric.SetNothing || !s.usesNCCL() || s.isSet(n, "NCCL_IB_TC") || s.isSet(n, "UCX_IB_TRAFFIC_CLASS") {
+	if s.in.Profile.Fabric.SetNothing || !s.usesNCCL() || s.isSet(n, "NCCL_IB_TC", "UCX_IB_TRAFFIC_CLASS") {
 		return
 	}
 	hint := "name the fabric's plan: --profile roce-dscp26 (fabrun profile list)"

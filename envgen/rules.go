@@ -95,11 +95,23 @@ func ncclGID(s *state, n *node) []Var {
 	if !s.usesNCCL() || !n.anyRoCE() {
 		return nil
 	}
+	// An index beats family and range: one beside the user's words would undo them.
+	switch {
+	case s.isSet(n, "NCCL_IB_GID_INDEX"):
+		return named(s.ncclGID.vars, "NCCL_IB_GID_INDEX")
+	case s.isSet(n, "NCCL_IB_ADDR_FAMILY", "NCCL_IB_ADDR_RANGE", "NCCL_IB_ROCE_VERSION_NUM"):
+		return named(s.ncclGID.vars, "NCCL_IB_ADDR_FAMILY", "NCCL_IB_ADDR_RANGE", "NCCL_IB_ROCE_VERSION_NUM")
+	}
 	if len(s.ncclGID.vars) == 0 && s.ncclGID.failed == "" {
 		n.leave(Var{Name: "NCCL_IB_GID_INDEX", Why: "NCCL " + n.v.NCCL + " chooses the right GID on every port by itself", Evidence: portEvidence(n.verbsPorts(false)),
 			Rejected: []Alternative{{Value: "an index", Why: "one number for all ports of all hosts, which the next added address makes wrong"}}})
 	}
 	return s.ncclGID.vars
+}
+
+// named are those of vars with one of the names.
+func named(vars []Var, names ...string) []Var {
+	return slices.DeleteFunc(slices.Clone(vars), func(v Var) bool { return !slices.Contains(names, v.Name) })
 }
 
 // planGIDs decides for the whole job: an index holds for every port of every
@@ -370,6 +382,12 @@ func ucxGID(s *state, n *node) []Var {
 	if !n.anyRoCE() || s.ucxGID.hangs {
 		return nil
 	}
+	// UCX refuses an index together with subnets, whoever set them.
+	for _, name := range []string{"UCX_IB_GID_INDEX", "UCX_IB_ROCE_SUBNETS"} {
+		if s.isSet(n, name) {
+			return named(s.ucxGID.vars, name)
+		}
+	}
 	if len(s.ucxGID.vars) == 0 && s.ucxGID.failed == "" {
 		n.leave(Var{Name: "UCX_IB_GID_INDEX", Why: "UCX chooses the right GID on every port by itself", Evidence: portEvidence(n.verbsPorts(false))})
 	}
@@ -476,6 +494,9 @@ func openMPIGate(s *state, n *node) []Var {
 	if len(ps) == 0 || s.ucxGID.hangs || n.v.MPIKind != "openmpi" && n.v.MPIKind != "" || !s.mpiLauncher() {
 		return nil
 	}
+	if s.choseOtherMPI(n) {
+		return nil
+	}
 	has := n.v.OpenMPIHasUCX
 	if has != nil && !*has {
 		s.add(finding.Finding{ID: "gate.openmpi-no-ucx", Severity: finding.Error, Host: n.h.Name, Subject: "Open MPI",
@@ -496,6 +517,22 @@ func openMPIGate(s *state, n *node) []Var {
 			Why: "Open MPI's list of devices for UCX is mlx* only", IfWrong: "pml ucx refuses this device"})
 	}
 	return out
+}
+
+// choseOtherMPI says whether the user chose another way for Open MPI's data,
+// which pml=ucx would silently undo: a btl list with tcp, or an mtl.
+func (s *state) choseOtherMPI(n *node) bool {
+	for _, set := range s.settings(n) {
+		switch set.Name {
+		case "OMPI_MCA_mtl":
+			return true
+		case "OMPI_MCA_btl":
+			if !strings.HasPrefix(set.Value, "^") && slices.Contains(strings.Split(set.Value, ","), "tcp") {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // mpiLauncher says whether ranks could be MPI ranks.
