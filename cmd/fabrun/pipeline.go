@@ -40,6 +40,10 @@ func (a *app) planJob(ctx context.Context, o jobOptions, argv []string) (plan.Pl
 	if len(argv) == 0 {
 		return plan.Plan{}, usageError(errors.New("no program to run"), "fabrun mpirun -np 2 ./a.out")
 	}
+	argv, foamNote, err := a.foamArgv(argv)
+	if err != nil {
+		return plan.Plan{}, err
+	}
 	probed, err := a.probeLauncher(ctx, argv)
 	if err != nil {
 		return plan.Plan{}, err
@@ -57,6 +61,9 @@ func (a *app) planJob(ctx context.Context, o jobOptions, argv []string) (plan.Pl
 		l = plan.IdentifyFrom(argv, here.Software)
 	}
 	job := jobLook{cmd: plan.Parse(l, argv), hosts: []topology.Host{here}, self: a.self()}
+	if foamNote != "" {
+		job.notes = append(job.notes, foamNote)
+	}
 	view := *a
 	if a.from != "" {
 		// What the snapshot's host had set, and by which name fabrun goes there.
@@ -70,6 +77,9 @@ func (a *app) planJob(ctx context.Context, o jobOptions, argv []string) (plan.Pl
 		job.alloc.Hosts[0].Name = here.Name
 	}
 	job.program = programFacts(job.cmd, probed)
+	if _, w, err := view.jobProfiles(job); err == nil && w != nil && w.Name == foamWorkload && a.from == "" {
+		job.finds = append(job.finds, view.judgeFoam(job.cmd, here)...)
+	}
 	if err := view.lookAtJob(ctx, &job, o); err != nil {
 		return plan.Plan{}, err
 	}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"fabrun/launcher/openfoam"
+	"fabrun/launcher/plan"
+	"fabrun/topology"
+	"fabrun/topology/finding"
+)
+
+// foamWorkload is the name of OpenFOAM's workload profile.
+const foamWorkload = "openfoam"
+
+// foamCase reads what a launch needs of the case that a program runs in. What
+// cannot be read is absent from the Case; what cannot be understood is a finding.
+func foamCase(program []string) (openfoam.Case, []finding.Finding) {
+	args := openfoam.ReadArguments(program)
+	c := openfoam.Case{Dir: "."}
+	if args.Case != "" {
+		c.Dir = args.Case
+	}
+	var finds []finding.Finding
+	read := func(path string, parse func([]byte) error) {
+		text, err := readInput(path)
+		if err == nil {
+			err = parse(text)
+		}
+		if err == nil || os.IsNotExist(err) {
+			return
+		}
+		finds = append(finds, finding.Finding{
+			ID: "openfoam.dictionary", Severity: finding.Warning, Subject: path,
+			Seen: err.Error(), Wanted: "an OpenFOAM dictionary", Why: "the case cannot be compared with the launch",
+			Hint: "foamDictionary " + path + " shows what OpenFOAM reads",
+		})
+	}
+	c.DictPath = filepath.Join(c.Dir, "system", args.Region, "decomposeParDict")
+	if args.Dict != "" {
+		// Relative names are looked for in the case (OpenFOAM's -decomposeParDict).
+		if c.DictPath = args.Dict; !filepath.IsAbs(args.Dict) {
+			c.DictPath = filepath.Join(c.Dir, args.Dict)
+		}
+	}
+	read(c.DictPath, func(text []byte) error {
+		d, err := openfoam.ReadDecomposition(text)
+		if err == nil {
+			c.Decomposition = &d
+		}
+		return err
+	})
+	read(filepath.Join(c.Dir, "system", "controlDict"), func(text []byte) error {
+		d, err := openfoam.ReadControl(text)
+		if err == nil {
+			c.Control = &d
+		}
+		return err
+	})
+	if entries, err := os.ReadDir(c.Dir); err == nil {
+		names := make([]string, len(entries))
+		for i, e := range entries {
+			names[i] = e.Name()
+		}
+		p := openfoam.CountProcessors(names)
+		c.Processors = &p
+	}
+	return c, finds
+}
+
+// foamArgv puts mpirun in front of an OpenFOAM program that was given without
+// one and wants to run in parallel: with --workload openfoam the case says how
+// many ranks that takes.
+func (a *app) foamArgv(argv []string) (out []string, note string, err error) {
+	if a.workload != foamWorkload || a.from != "" || !openfoam.ReadArguments(argv).Parallel ||
+		plan.Identify(argv, "", "").Dialect != plan.Plain {
+		return argv, "", nil
+	}
+	c, finds := foamCase(argv)
+	if c.Decomposition == nil || c.Decomposition.Subdomains == nil {
+		why := "there is no numberOfSubdomains"
+		switch {
+		case len(finds) > 0:
+			why = finds[0].Seen
+		case c.Decomposition == nil:
+			why = "no such file"
+		case c.Decomposition.Why != "":
+			why = c.Decomposition.Why
+		}
+		return nil, "", &exitError{Code: exitNoPlan, Err: fmt.Errorf("how many ranks? %s: %s", c.DictPath, why), Hint: "run from the case directory, or say it: mpirun -np N " + strings.Join(argv, " ")}
+	}
+	n := strconv.Itoa(*c.Decomposition.Subdomains)
+	note = fmt.Sprintf("'mpirun -np %s' was put in front of %s: numberOfSubdomains in %s", n, openfoam.Program(argv), c.DictPath)
+	return append([]string{"mpirun", "-np", n}, argv...), note, nil
+}
+
+// judgeFoam compares the case, the launch and their environment.
+func (a *app) judgeFoam(cmd plan.Command, h topology.Host) []finding.Finding {
+	program := cmd.Program()
+	c, finds := foamCase(program)
+	r := openfoam.Run{Program: program, Launcher: foamFamily(cmd.Launcher.Dialect), Env: map[string]string{}}
+	if np := cmd.Ranks(); np != nil {
+		r.NP = *np
+	}
+	for _, kv := range a.env {
+		if name, value, ok := strings.Cut(kv, "="); ok {
+			r.Env[name] = value
+		}
+	}
+	for _, s := range h.Software {
+		switch s.Kind {
+		case "ucx":
+			if r.UCX == "" {
+				r.UCX = s.Version
+			}
+		case "hcoll":
+			there := true
+			r.Hcoll = &there
+		}
+	}
+	return slices.Concat(finds, openfoam.Examine(c, r).Findings)
+}
+
+// foamFamily is the kind of MPI that a launcher belongs to; "" for launchers of
+// no MPI.
+func foamFamily(dialect string) string {
+	switch dialect {
+	case plan.OpenMPI4, plan.OpenMPI5:
+		return "openmpi"
+	case plan.MPICH:
+		return "mpich"
+	case plan.IntelMPI:
+		return "intelmpi"
+	}
+	return ""
+}
