@@ -3,11 +3,16 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"fabrun/launcher/preflight"
 	"fabrun/launcher/report"
+	"fabrun/profiles"
+	"fabrun/topology"
 	"fabrun/topology/finding"
 	"fabrun/topology/pasted"
 )
@@ -130,10 +135,46 @@ func checkGIDs(a *app, _ checkOptions, text string) ([]finding.Finding, error) {
 
 func checkQoS(a *app, _ checkOptions, text string) ([]finding.Finding, error) {
 	q := pasted.ReadQoS(text)
+	profile, err := a.fabricProfile()
+	if err != nil {
+		return nil, err
+	}
+	if profile != nil {
+		q.Findings = againstPlan(q, *profile)
+	}
 	if a.json {
 		return q.Findings, report.QoSJSON(a.stdout, q)
 	}
 	return q.Findings, report.QoS(a.stdout, q)
+}
+
+// againstPlan adds what the checks of a live machine say of the same settings
+// under a profile's plan; where both speak of one thing, the plan's words stay.
+func againstPlan(q pasted.QoS, p profiles.Profile) []finding.Finding {
+	var planned []finding.Finding
+	for i := range q.Devices {
+		d := &q.Devices[i]
+		name := d.Netdev
+		if name == "" {
+			name = "NETDEV"
+		}
+		dcb := d.DCB
+		if !d.PFCKnown {
+			dcb.PFC = nil
+		}
+		port := topology.Port{Number: 1, State: "ACTIVE", LinkLayer: "Ethernet", Netdev: name, GlobalTClass: d.GlobalTClass}
+		h := topology.Host{Name: q.Host, HCAs: []topology.HCA{{Name: name, Ports: []topology.Port{port}}}, Netdevs: []topology.Netdev{{Name: name, DCB: &dcb}}}
+		for _, f := range preflight.HostFindings(h, p, preflight.Job{Ports: []string{name}}) {
+			if strings.HasPrefix(f.ID, "qos.") {
+				f.Subject = d.Name()
+				planned = append(planned, f)
+			}
+		}
+	}
+	said := func(f finding.Finding) bool {
+		return slices.ContainsFunc(planned, func(x finding.Finding) bool { return x.ID == f.ID && x.Subject == f.Subject })
+	}
+	return append(planned, slices.DeleteFunc(slices.Clone(q.Findings), said)...)
 }
 
 func checkPorts(a *app, _ checkOptions, text string) ([]finding.Finding, error) {

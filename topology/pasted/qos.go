@@ -716,7 +716,7 @@ func (q *QoS) judge() {
 		a, b := &q.Devices[0], &q.Devices[i]
 		if a.DCB.Trust != b.DCB.Trust || !slices.Equal(a.DCB.PFC, b.DCB.PFC) || !equalMaps(a.DCB.DSCPToPriority, b.DCB.DSCPToPriority) {
 			add(finding.Finding{
-				ID: "qos.netdevs-differ", Severity: finding.Warning, Subject: b.name(), Seen: b.summary(), Wanted: fmt.Sprintf("as %s: %s", a.name(), a.summary()),
+				ID: "qos.netdevs-differ", Severity: finding.Warning, Subject: b.Name(), Seen: b.summary(), Wanted: fmt.Sprintf("as %s: %s", a.Name(), a.summary()),
 				Why: "rails that treat the same packet differently are as bad as the worst of them", Hint: "apply one configuration to every netdev of the fabric",
 			})
 		}
@@ -735,7 +735,8 @@ func equalMaps(a, b map[int]int) bool {
 	return true
 }
 
-func (d *QoSDevice) name() string {
+// Name is how messages call the netdev.
+func (d *QoSDevice) Name() string {
 	if d.Netdev != "" {
 		return d.Netdev
 	}
@@ -775,38 +776,38 @@ func (d *QoSDevice) judge() []finding.Finding {
 	switch {
 	case d.DCB.Trust == "pcp" && len(d.DCB.PFC) > 0:
 		out = append(out, finding.Finding{
-			ID: "qos.trust", Severity: finding.Warning, Subject: d.name(), Seen: "trust pcp, lossless " + list(d.DCB.PFC, true), Wanted: "trust dscp",
+			ID: "qos.trust", Severity: finding.Warning, Subject: d.Name(), Seen: "trust pcp, lossless " + list(d.DCB.PFC, true), Wanted: "trust dscp",
 			Why:  "RoCE v2 packets without a VLAN tag carry their class in the DSCP, which is ignored here: they do not reach the lossless priority",
 			Hint: "mlnx_qos -i " + d.orNetdev() + " --trust=dscp",
 		})
 	case d.PFCKnown && len(d.DCB.PFC) == 0:
 		out = append(out, finding.Finding{
-			ID: "qos.no-pfc", Severity: finding.Warning, Subject: d.name(), Seen: "PFC on no priority", Wanted: "PFC on the RoCE priority, or a fabric made for lossy RoCE",
+			ID: "qos.no-pfc", Severity: finding.Warning, Subject: d.Name(), Seen: "PFC on no priority", Wanted: "PFC on the RoCE priority, or a fabric made for lossy RoCE",
 			Why: "under congestion RoCE packets are dropped, which costs far more than waiting", Hint: "mlnx_qos -i " + d.orNetdev() + " --pfc 0,0,0,1,0,0,0,0",
 		})
 	case lossless != nil && len(lossless) == 0:
 		out = append(out, finding.Finding{
-			ID: "qos.unreachable", Severity: finding.Warning, Subject: d.name(), Seen: "no DSCP maps to lossless priority " + list(d.DCB.PFC, true), Wanted: "the DSCP of RoCE in it",
+			ID: "qos.unreachable", Severity: finding.Warning, Subject: d.Name(), Seen: "no DSCP maps to lossless priority " + list(d.DCB.PFC, true), Wanted: "the DSCP of RoCE in it",
 			Why: "no RoCE v2 packet can reach it", Hint: "mlnx_qos -i " + d.orNetdev() + " --dscp2prio set,26," + list(d.DCB.PFC[:1], true),
 		})
 	}
 	if len(d.DCB.PFC) > 3 {
 		out = append(out, finding.Finding{
-			ID: "qos.many-lossless", Severity: finding.Warning, Subject: d.name(), Seen: "lossless " + list(d.DCB.PFC, true), Wanted: "one, at most three lossless priorities",
+			ID: "qos.many-lossless", Severity: finding.Warning, Subject: d.Name(), Seen: "lossless " + list(d.DCB.PFC, true), Wanted: "one, at most three lossless priorities",
 			Why: "each takes its own headroom out of the same buffer, and NICs have few lossless queues",
 		})
 	}
 	if t := d.GlobalTClass; t != nil && d.MapKnown && d.PFCKnown && d.DCB.Trust == "dscp" {
 		if p, ok := d.DCB.DSCPToPriority[*t>>2]; ok && !slices.Contains(d.DCB.PFC, p) {
 			out = append(out, finding.Finding{
-				ID: "qos.global-tclass", Severity: finding.Warning, Subject: d.name(), Seen: fmt.Sprintf("Global tclass=%d is DSCP %d, priority %d", *t, *t>>2, p), Wanted: "a DSCP of lossless priority " + list(d.DCB.PFC, true),
+				ID: "qos.global-tclass", Severity: finding.Warning, Subject: d.Name(), Seen: fmt.Sprintf("Global tclass=%d is DSCP %d, priority %d", *t, *t>>2, p), Wanted: "a DSCP of lossless priority " + list(d.DCB.PFC, true),
 				Why: "it overrides what the application asks for, and sends RoCE to a lossy priority",
 			})
 		}
 	}
 	if w := d.DCB.DCBX; strings.Contains(strings.ToLower(w), "firmware") || strings.Contains(w, "lld-managed") || d.DCB.Willing != nil && *d.DCB.Willing {
 		out = append(out, finding.Finding{
-			ID: "qos.dcbx", Severity: finding.Note, Subject: d.name(), Seen: "DCBX: " + orWilling(w), Wanted: "OS controlled, where the host's settings are to stay",
+			ID: "qos.dcbx", Severity: finding.Note, Subject: d.Name(), Seen: "DCBX: " + orWilling(w), Wanted: "OS controlled, where the host's settings are to stay",
 			Why: "the switch may change this configuration at any time",
 		})
 	}
