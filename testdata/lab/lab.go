@@ -53,6 +53,9 @@ func startLab(ctx context.Context, dir string, n int, fabrun string, log io.Writ
 
 func (l *lab) start(ctx context.Context, n int, fabrun string) error {
 	begin := time.Now()
+	if err := os.MkdirAll(l.dir, 0o700); err != nil {
+		return err
+	}
 	if err := l.image.boot(ctx, l.kernel(), l.initrd()); err != nil {
 		return err
 	}
