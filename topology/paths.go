@@ -268,7 +268,7 @@ func (t *tree) toGPU(a, b *GPU) Path {
 		p.NCCL = NVB
 	}
 	if p.NCCL == NVL {
-		p.LinkKind = a.Links[0].Kind
+		p.LinkKind = slices.Concat(a.Links, b.Links)[0].Kind
 		p.GBps, p.Narrow, p.Degraded = nil, "", ""
 		p.Chain = []string{a.PCI, b.PCI}
 	}

@@ -328,6 +328,9 @@ func (x *xmlReader) below(n *xmlNode, up *topology.PCIDevice, numa *int) {
 				}
 			}
 		case "gpu":
+			if up == nil && n.name == "pci" {
+				continue // its busid was complained about
+			}
 			x.gpu(c, up, numa)
 		}
 	}
