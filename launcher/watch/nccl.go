@@ -58,6 +58,8 @@ var ncclPatterns = []pattern{
 	{"proxy-connected", "Connected to proxy local", (*state).localRank},
 	{"proxy-new", "New proxy ", (*state).localRank},
 
+	{"nvlink", " ", (*state).topologyLine},
+
 	{"no-path-to-net", "Could not find any local path from gpu", (*state).noLocalPath},
 	{"no-transport", "No transport found for rank", (*state).noTransport},
 	{"merge-refused", "Fusing NET devices from different NUMA", (*state).mergeRefused},
@@ -497,14 +499,19 @@ func (st *state) channelLine(m *message) {
 		return
 	}
 	m.proc.reached(phaseChannels)
-	if st.nranks == 0 || st.opt.Pairs {
+	via := m.text[i+len(viaMark):]
+	inside := st.nnodes == 0 && !bytes.HasPrefix(via, []byte("NET/"))
+	if st.nranks == 0 || st.opt.Pairs || inside {
 		from, to := channelRanks(m.text[:i])
 		st.maxRank = max(st.maxRank, from, to)
+		if inside && from >= 0 && to >= 0 && len(st.intraRanks) < maxProcs {
+			st.intraRanks[from], st.intraRanks[to] = true, true
+		}
 		if st.opt.Pairs && from >= 0 && to >= 0 {
-			st.pair(from, to, m.text[i+len(viaMark):])
+			st.pair(from, to, via)
 		}
 	}
-	st.via(m, m.text[i+len(viaMark):])
+	st.via(m, via)
 }
 
 // ringMembers reads 'Channel 00/04 :    0   3   2   1 …': every rank of the
@@ -589,6 +596,9 @@ func (st *state) via(m *message, t []byte) {
 		st.intra["P2P"]++
 	case bytes.HasPrefix(t, []byte("SHM")), bytes.HasPrefix(t, []byte("direct shared memory")):
 		st.intra["SHM"]++
+		if st.nvlink {
+			st.warned("nvlink-unused", "GPUs of one node have NVLink, yet ranks talk through shared memory: check NCCL_P2P_DISABLE, NCCL_P2P_LEVEL and the container's IPC (--ipc=host).", m)
+		}
 	case bytes.HasPrefix(t, []byte("COLLNET/")):
 		st.intra["COLLNET"]++
 	}
@@ -631,6 +641,9 @@ func (st *state) viaNet(m *message, t []byte) {
 	if len(st.channels) < 4096 {
 		one := 1
 		st.channels[transportKey{net, dev, kind}] = &one
+	}
+	if st.nnodes == 1 {
+		st.warned("net-in-node", "Ranks of one node talk over the network ("+net+"): peer access and shared memory are off; check NCCL_P2P_DISABLE, NCCL_SHM_DISABLE and the container's /dev/shm.", m)
 	}
 	if first || net == netSocketName {
 		st.announce(m)
@@ -915,6 +928,14 @@ func (st *state) modifyQP(m *message, errno int, name string) {
 		text += "Check GID index, MTU and link of both ports."
 	}
 	st.failed(id, text, m)
+}
+
+// topologyLine reads the indented lines of NCCL's picture of the node:
+// '   + NVL[123.6] - GPU/0-26000'.
+func (st *state) topologyLine(m *message) {
+	if !st.nvlink && bytes.Contains(m.text, []byte("+ NVL[")) {
+		st.nvlink = true
+	}
 }
 
 func (st *state) noLocalPath(m *message) {

@@ -116,6 +116,12 @@ var patternCases = []struct {
 	{"proxy-connected", p1 + "Using network Socket\n" + p1 + "comm 0x rank 0 nranks 2 cudaDev 0 - Init START\n" + p1 + "Connected to proxy localRank 1 -> connection 0x7f", []string{"fb=false"}},
 	{"proxy-new", p1 + "Using network Socket\n" + p1 + "comm 0x rank 0 nranks 2 cudaDev 0 - Init START\n" + p1 + "New proxy recv connection 3 from local rank 1, transport 0", []string{"fb=false"}},
 
+	{"nvlink", p1 + "                + NVL[123.6] - GPU/0-26000\n" + p1 + "Channel 00 : 0[0] -> 1[1] via SHM/direct/direct", []string{"nvlink-unused", "fb=null"}},
+	{"channel", p1 + "comm 0x7f rank 0 nRanks 2 nNodes 1 localRanks 2 localRank 0 MNNVL 0\n" + p1 + "Channel 00/0 : 0[0] -> 1[1] [send] via NET/Socket/0", []string{"fb=false", "net-in-node", "via=[]"}},
+	{"channel", p1 + "Using network Socket\n" + p1 + "comm 0x rank 1 nranks 16 cudaDev 1 - Init COMPLETE\n" + p1 + "Channel 00 : 1[1] -> 2[2] via P2P/IPC\n" + p1 + "Connected all rings", []string{"fb=null"}},
+	{"channel", p1 + "Using network Socket\n" + p1 + "Channel 00 : 0[1] -> 1[2] via P2P/IPC\n" + p1 + "Channel 00 : 1[1] -> 0[2] via P2P/IPC\n" + p1 + "comm 0x rank 1 nranks 2 cudaDev 1 - Init COMPLETE\n" + p1 + "Connected all rings", []string{"fb=false"}},
+	{"comm", p1 + "Using network Socket\n" + p1 + "comm 0x1 rank 0 nranks 1 cudaDev 0 - Init COMPLETE\n" + p2 + "Using network Socket\n" + p2 + "comm 0x1 rank 0 nranks 1 cudaDev 0 - Init COMPLETE", []string{"fb=false"}},
+
 	{"no-path-to-net", warn + "Could not find any local path from gpu 0 to net.", []string{"fatal=[no-path-to-net]"}},
 	{"no-transport", warn + "No transport found for rank 0[1000] -> rank 1[2000]", []string{"fatal=[no-transport]"}},
 	{"merge-refused", warn + "Fusing NET devices from different NUMA domains is not supported.", []string{"fatal=[nic-merge-refused]"}},

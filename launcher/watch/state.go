@@ -89,6 +89,8 @@ type state struct {
 	channels   map[transportKey]*int // pointers: counting a known one costs no write of the key
 	pairs      map[pairKey]int
 	intra      map[string]int // "P2P", "SHM", … -> lines
+	intraRanks map[int]bool   // ranks in connections inside a node
+	nvlink     bool
 	mnnvl      bool
 	nranks     int
 	nnodes     int // 0 unknown
@@ -127,13 +129,15 @@ func (st *state) init(opt Options) {
 		byPid:    map[uint32][]*proc{},
 		channels: map[transportKey]*int{},
 		intra:    map[string]int{},
-		pairs:    map[pairKey]int{},
-		tests:    map[int]string{},
-		tagRanks: map[int]bool{},
-		facts:    map[string]string{},
-		evidence: map[string]string{},
-		env:      map[string]string{},
-		once:     map[string]bool{},
+
+		intraRanks: map[int]bool{},
+		pairs:      map[pairKey]int{},
+		tests:      map[int]string{},
+		tagRanks:   map[int]bool{},
+		facts:      map[string]string{},
+		evidence:   map[string]string{},
+		env:        map[string]string{},
+		once:       map[string]bool{},
 	}
 }
 

@@ -134,6 +134,10 @@ func (st *state) nodes() (int, bool) {
 	}
 	hosts := st.trustedHosts()
 	if len(hosts) > 1 {
+		if st.wholeOnOneHost() {
+			// Several communicators, each complete on its host.
+			return 1, true
+		}
 		return len(hosts), true
 	}
 	if st.ucx.internal > 0 {
@@ -152,10 +156,37 @@ func (st *state) nodes() (int, bool) {
 	if len(hosts) == 1 && len(st.procs) > 1 && st.nranks > seen && len(st.intra) == 0 {
 		return 2, true
 	}
-	if st.connected > 0 && len(st.intra) > 0 {
+	if st.nranks > 0 && len(st.intraRanks) >= st.nranks {
+		// Every rank is in a connection inside a node, and none is in another.
 		return 1, true
 	}
 	return 0, false
+}
+
+// wholeOnOneHost reports whether one host holds every rank of the largest
+// communicator's size.
+func (st *state) wholeOnOneHost() bool {
+	if st.nranks == 0 {
+		return false
+	}
+	ranks := map[string]map[int]bool{}
+	for key, p := range st.procs {
+		if p.nranks != st.nranks {
+			continue
+		}
+		if ranks[key.host] == nil {
+			ranks[key.host] = map[int]bool{}
+		}
+		for _, r := range p.ranks {
+			ranks[key.host][r] = true
+		}
+	}
+	for _, set := range ranks {
+		if len(set) >= st.nranks {
+			return true
+		}
+	}
+	return false
 }
 
 // size returns the number of ranks of the largest communicator, 0 unknown.
