@@ -200,3 +200,13 @@ func TestFollowerLeavesOldFilesOfAPattern(t *testing.T) {
 		t.Errorf("networks %v, want the new file's alone", got)
 	}
 }
+
+func TestSamplePause(t *testing.T) {
+	for _, c := range []struct{ age, want time.Duration }{
+		{0, 250 * time.Millisecond}, {time.Second, 250 * time.Millisecond}, {20 * time.Second, 2 * time.Second}, {time.Hour, 10 * time.Second},
+	} {
+		if got := samplePause(c.age, sampleEvery); got != c.want {
+			t.Errorf("after %v: %v, want %v", c.age, got, c.want)
+		}
+	}
+}

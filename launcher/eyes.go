@@ -29,9 +29,17 @@ type EyesConfig struct {
 // look at the counters costs milliseconds.
 const (
 	pollEvery   = 100 * time.Millisecond
+	sampleFirst = 250 * time.Millisecond
 	sampleEvery = 10 * time.Second
 	stallAfter  = 60 * time.Second
 )
+
+// samplePause is how long to wait for the next look at the counters. What a
+// connection moved is lost when it closes unseen, so the pauses are a tenth of
+// the job's age: a short job loses no more of its end than a long one.
+func samplePause(age, most time.Duration) time.Duration {
+	return min(max(age/10, sampleFirst), most)
+}
 
 // Eyes watch the job on one node: its private logs and this node's counters.
 type Eyes struct {
@@ -78,7 +86,8 @@ func (e *Eyes) sample() {
 func (e *Eyes) Run(ctx context.Context) {
 	poll := time.NewTicker(e.cfg.Poll)
 	defer poll.Stop()
-	sample := time.NewTicker(e.cfg.Sample)
+	began := time.Now()
+	sample := time.NewTimer(sampleFirst)
 	defer sample.Stop()
 	for {
 		select {
@@ -94,8 +103,9 @@ func (e *Eyes) Run(ctx context.Context) {
 				e.stalled = true // said once for each time that it stops
 				e.watcher.ReportStall(int(quiet.Seconds()))
 			}
-		case <-sample.C:
+		case now := <-sample.C:
 			e.sample()
+			sample.Reset(samplePause(now.Sub(began), e.cfg.Sample))
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"time"
 
@@ -126,19 +127,25 @@ func readLog(ctx context.Context, a *app, w *watch.Watcher, name string) error {
 // runEye streams what this node shows of a running job, as the lines of a
 // record, until standard input ends: the session that started it is its life.
 func runEye(ctx context.Context, a *app, opts watchOptions, files []string) error {
-	if len(files) > 0 {
-		return usageError(errors.New("--follow and --counters read no other files"), "")
-	}
 	if opts.follow == "" && (opts.keep || opts.mkdir) {
 		return usageError(errors.New("--keep and --make belong to --follow"), "")
 	}
+	if len(files) > 0 {
+		return usageError(errors.New("--follow and --counters read no other files"), "")
+	}
 	if opts.mkdir {
-		// Exclusive: a directory that is there already is somebody else's.
-		if err := os.Mkdir(opts.follow, 0o700); err != nil {
+		switch err := os.Mkdir(opts.follow, 0o700); {
+		case err == nil:
+			//nolint:errcheck // a leftover private directory in a temporary place
+			defer os.RemoveAll(opts.follow)
+		case errors.Is(err, fs.ErrExist):
+			// The nodes share this file system: the head has made it, reads it
+			// and removes it.
+			opts.follow, opts.keep = "", false
+		default:
 			return fmt.Errorf("--make: %w", err)
 		}
-		//nolint:errcheck // a leftover private directory in a temporary place
-		defer os.RemoveAll(opts.follow)
+		opts.mkdir = false
 	}
 	if info, err := os.Stat(opts.follow); opts.follow != "" && (err != nil || !info.IsDir()) {
 		return withHint(fmt.Errorf("--follow %q is no directory", opts.follow), "the run directory is made by 'fabrun run'")

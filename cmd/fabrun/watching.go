@@ -419,7 +419,11 @@ func (w *watching) finish(st launcher.Status, failed bool) error {
 			w.event(e)
 		}
 	}
-	if s := report.JobSentence(v, counters, len(w.p.Hosts.Hosts)); s != "" && !failed && (!w.a.quiet || strings.HasPrefix(s, "FALLBACK")) {
+	s := report.JobSentence(v, counters, len(w.p.Hosts.Hosts))
+	if !w.p.RDMA && v.Library == "" && (counters.Fallback == nil || !*counters.Fallback) {
+		s = "" // the first line has said that no host has RDMA
+	}
+	if s != "" && !failed && (!w.a.quiet || strings.HasPrefix(s, "FALLBACK")) {
 		fmt.Fprintf(w.a.stderr, "fabrun: %s\n", s)
 	}
 	if err := w.record.Exit(report.RecordExit{Code: st.Code, Signal: int(st.Signal), WallS: time.Since(w.began).Seconds()}); err != nil {
