@@ -87,3 +87,31 @@ func TestTheUsersChoiceIsNotUndone(t *testing.T) {
 		t.Errorf("btl=^openib: pml %q, want ucx", v)
 	}
 }
+
+// Which ports are the fabric's, where a host has several classes.
+func TestSpeedClasses(t *testing.T) {
+	host := func(rates []float64, part ...string) topology.Host {
+		h := manyHCAs("n1", len(rates))
+		for i, r := range rates {
+			h.HCAs[i].Ports[0].RateGbps = ptr(r)
+			h.HCAs[i].HCAType = part[i]
+		}
+		return h
+	}
+	for _, tt := range []struct {
+		name string
+		host topology.Host
+		want string
+	}{
+		{"four rails and a management port", host([]float64{400, 400, 400, 400, 25}, "a", "a", "a", "a", "b"), "mlx5_0:1,mlx5_1:1,mlx5_2:1,mlx5_3:1"},
+		{"four rails and one faster storage port", host([]float64{200, 200, 200, 200, 400}, "a", "a", "a", "a", "b"), "mlx5_0:1,mlx5_1:1,mlx5_2:1,mlx5_3:1"},
+		{"one rail and a management port", host([]float64{25, 100}, "a", "b"), "mlx5_1:1"},
+		{"a sick link of the same part", host([]float64{400, 100}, "a", "a"), "mlx5_0:1,mlx5_1:1"},
+		{"nearly as fast", host([]float64{100, 56}, "a", "b"), "mlx5_0:1,mlx5_1:1"},
+	} {
+		res := Compute(Input{Hosts: []topology.Host{tt.host}})
+		if got := values(res.Hosts[0].Vars)["UCX_NET_DEVICES"]; got != tt.want {
+			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
+		}
+	}
+}

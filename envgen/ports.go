@@ -358,21 +358,29 @@ func (s *state) oneLinkLayer(n *node) {
 	}
 }
 
-// rejectSlowClass leaves out ports that are plainly of another class: at most
-// half as fast as the fastest, and another part. The same part at half its
-// rate is a sick link, which is reported and not hidden.
+// rejectSlowClass leaves out ports that are plainly of another class: half as
+// fast or less, or twice as fast or more, and another part than the ports that
+// together carry most. The same part at half its rate is a sick link, which is
+// reported and not hidden.
 func rejectSlowClass(n *node) {
+	total := map[float64]float64{}
 	var best *port
 	for _, p := range n.ports {
-		if p.rejectID == "" && (best == nil || p.rate() > best.rate()) {
+		if p.rejectID != "" || p.rate() == 0 {
+			continue
+		}
+		total[p.rate()] += p.rate()
+	}
+	for _, p := range n.ports {
+		if p.rejectID != "" || p.rate() == 0 {
+			continue
+		}
+		if best == nil || total[p.rate()] > total[best.rate()] || total[p.rate()] == total[best.rate()] && p.rate() > best.rate() {
 			best = p
 		}
 	}
-	if best == nil {
-		return
-	}
 	for _, p := range n.ports {
-		if p.rejectID != "" || p.rate() == 0 || p.rate() > best.rate()/2 || samePart(p, best) {
+		if best == nil || p.rejectID != "" || p.rate() == 0 || p.rate() > best.rate()/2 && p.rate() < best.rate()*2 || samePart(p, best) {
 			continue
 		}
 		p.rejectID = "hca.speed-class"
