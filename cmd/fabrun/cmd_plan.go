@@ -38,10 +38,11 @@ there.`,
 }
 
 func runPlan(ctx context.Context, a *app, o jobOptions, args []string) error {
-	p, err := a.planJob(ctx, o, args)
+	todo, err := a.planJob(ctx, o, args)
 	if err != nil {
 		return err
 	}
+	p := todo.Plan
 	if a.json {
 		err = report.PlanJSON(a.stdout, p)
 	} else {

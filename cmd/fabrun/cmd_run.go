@@ -48,10 +48,11 @@ Exit status: the child's own; 128+n when signal n ended it; 126 not executable;
 func runRun(ctx context.Context, a *app, o runOptions, args []string) error {
 	a.reached = &reached{}
 	defer a.reached.close()
-	p, err := a.planJob(ctx, o.jobOptions, args)
+	todo, err := a.planJob(ctx, o.jobOptions, args)
 	if err != nil {
 		return runFailure(err)
 	}
+	p := todo.Plan
 	a.sayPlan(p)
 	job, err := a.prepare(p)
 	if err != nil {
@@ -70,9 +71,17 @@ func runRun(ctx context.Context, a *app, o runOptions, args []string) error {
 		return err
 	}
 	eyes.lookThrough(a.reached, p, job.dir)
-	st, err := launcher.Run(ctx, job.spec)
+	var st launcher.Status
+	if todo.torch != nil {
+		st, err = a.runNodes(ctx, todo.torch, job, o.nodes)
+	} else {
+		st, err = launcher.Run(ctx, job.spec)
+	}
 	if broken := eyes.finish(st, err != nil); broken != nil {
 		return broken
+	}
+	if err != nil && todo.torch != nil {
+		return &exitError{Code: exitInternal, Err: err}
 	}
 	if err != nil {
 		return startError(args[0], err)

@@ -34,11 +34,17 @@ type jobOptions struct {
 	nodes    nodeOptions
 }
 
+// planned is a plan, and what run needs beside it.
+type planned struct {
+	plan.Plan
+	torch *torchJob // torchrun on every node; nil: one child, here
+}
+
 // planJob is the one path by which run and plan decide: it looks (launcher's
 // version, hosts, machines), and everything after looking is pure.
-func (a *app) planJob(ctx context.Context, o jobOptions, argv []string) (plan.Plan, error) {
+func (a *app) planJob(ctx context.Context, o jobOptions, argv []string) (planned, error) {
 	if len(argv) == 0 {
-		return plan.Plan{}, usageError(errors.New("no program to run"), "fabrun mpirun -np 2 ./a.out")
+		return planned{}, usageError(errors.New("no program to run"), "fabrun mpirun -np 2 ./a.out")
 	}
 	argv, foamNote, err := a.foamArgv(argv)
 	if err != nil {
@@ -46,14 +52,15 @@ func (a *app) planJob(ctx context.Context, o jobOptions, argv []string) (plan.Pl
 	}
 	probed, err := a.probeLauncher(ctx, argv)
 	if err != nil {
-		return plan.Plan{}, err
+		return planned{}, err
 	}
 	if outer := plan.ParseMarker(a.env).Dialect; a.from == "" && plan.ReadsCommandLine(outer) {
-		return plan.Unchanged(plan.Identify(argv, probed.version, probed.resolved), argv, "a fabrun around this one has planned the job"), nil
+		p := plan.Unchanged(plan.Identify(argv, probed.version, probed.resolved), argv, "a fabrun around this one has planned the job")
+		return planned{Plan: p}, nil
 	}
 	here, err := a.loadHost(ctx)
 	if err != nil {
-		return plan.Plan{}, err
+		return planned{}, err
 	}
 	l := plan.Identify(argv, probed.version, probed.resolved)
 	if a.from != "" {
@@ -70,7 +77,7 @@ func (a *app) planJob(ctx context.Context, o jobOptions, argv []string) (plan.Pl
 		view.env, job.self = snapshotEnv(here), "fabrun"
 	}
 	if job.alloc, job.given, err = view.jobHosts(job.cmd, o); err != nil {
-		return plan.Plan{}, err
+		return planned{}, err
 	}
 	job.local = a.local(job.alloc)
 	if job.alloc.Source == "localhost" && here.Name != "" {
@@ -81,9 +88,14 @@ func (a *app) planJob(ctx context.Context, o jobOptions, argv []string) (plan.Pl
 		job.finds = append(job.finds, view.judgeFoam(job.cmd, here)...)
 	}
 	if err := view.lookAtJob(ctx, &job, o); err != nil {
-		return plan.Plan{}, err
+		return planned{}, err
 	}
-	return view.decide(job, o)
+	p, err := view.decide(job, o)
+	if err != nil {
+		return planned{}, err
+	}
+	torch, err := view.spreadTorch(job, &p)
+	return planned{Plan: p, torch: torch}, err
 }
 
 // jobLook is what was seen of a job before anything is decided.

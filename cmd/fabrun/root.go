@@ -129,7 +129,7 @@ func run(ctx context.Context, args, env []string, stdin io.Reader, stdout, stder
 	if !errors.As(err, &e) {
 		e = &exitError{Code: exitUsage, Err: err, Hint: "'fabrun help' lists the verbs"}
 	}
-	if isRun && e.Code == exitUsage {
+	if isRun && e.Code == exitUsage && e.Err != nil { // without Err it is the child's own status
 		e = &exitError{Code: exitRunUsage, Err: e.Err, Hint: e.Hint}
 	}
 	a.printError(e)

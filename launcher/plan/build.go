@@ -483,7 +483,7 @@ func (b *builder) torchProgram(ctx context, why string, words []string) bool {
 		return false
 	}
 	if !noPython {
-		b.option(b.Command.Launcher.Words, why, "--no-python")
+		b.option(b.Command.Launcher.Words, why, "--no_python") // PyTorch before 2.0 has no dashed spelling
 		words = append(slices.Clone(words), b.Program.Python, "-u")
 	}
 	b.wrap(ctx.program, why, words...)
