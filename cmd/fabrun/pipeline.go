@@ -48,7 +48,7 @@ func (a *app) planJob(ctx context.Context, o jobOptions, argv []string) (planned
 	}
 	argv, foamNote, err := a.foamArgv(argv)
 	if err != nil {
-		return plan.Plan{}, err
+		return planned{}, err
 	}
 	probed, err := a.probeLauncher(ctx, argv)
 	if err != nil {
