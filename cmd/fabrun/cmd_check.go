@@ -30,6 +30,8 @@ type checkOptions struct {
 	pcap         string
 	rails        int
 	switchOutput string
+
+	machines hostChecks
 }
 
 // checkForm is one text that check judges: the flag that names its file, and
@@ -64,27 +66,37 @@ func (o *checkOptions) formFlags(f *pflag.FlagSet) {
 func newCheckCmd(a *app) *cobra.Command {
 	var opts checkOptions
 	c := &cobra.Command{
-		Use:   "check",
-		Short: "Judge what the tools you already use print about the fabric",
-		Long: `Judge the output of the usual tools, from a file or standard input, as if this
-program had looked itself: which GID index is right, whether RoCE reaches a
+		Use:   "check [SNAPSHOT…]",
+		Short: "Check hosts, and RDMA between them, before a job",
+		Long: `Look at this host, at the hosts of the job (--hosts, --hostfile, or the
+allocation), or at snapshots, and say what is wrong for an RDMA job: each host
+alone, then the odd one out among them. Nothing on a host is changed. With
+--pairs RDMA is measured between them, and who is to blame for what is slow is
+named: node, port, rail, direction.
+
+Or judge the output of the usual tools, from a file or standard input, as if
+this program had looked itself: which GID index is right, whether RoCE reaches a
 lossless priority, which ports carry traffic. Colours, prompts, quoting and
 several outputs in one text are fine; what cannot be read is said line by line.
 
 Exit status: 0 fine; 1 findings of severity error, or the text could not be
 read; 2 wrong usage.`,
-		Example: `  show_gids | fabrun check --gids -
+		Example: `  fabrun check --profile roce-dscp26
+  fabrun check --hosts 'gpu[01-16]' --pairs quick --html check.html --out lists
+  fabrun check node01.snap node02.snap node03.snap
+  show_gids | fabrun check --gids -
   fabrun check --qos mlnx_qos.txt
   ibstat | fabrun check --ports - --json
   fabrun check --profile roce-dscp26 --switch-output show-pfc.txt`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return runCheck(c.Context(), a, opts) },
+		Args: cobra.ArbitraryArgs,
+		RunE: func(c *cobra.Command, args []string) error { return runCheck(c.Context(), a, opts, args) },
 	}
+	opts.machines.addFlags(c.Flags())
 	opts.formFlags(c.Flags())
 	return c
 }
 
-func runCheck(_ context.Context, a *app, opts checkOptions) error {
+func runCheck(ctx context.Context, a *app, opts checkOptions, args []string) error {
 	var chosen []checkForm
 	for _, form := range checkForms {
 		if *form.file(&opts) != "" {
@@ -99,7 +111,7 @@ func runCheck(_ context.Context, a *app, opts checkOptions) error {
 	}
 	switch len(chosen) {
 	case 0:
-		return usageError(fmt.Errorf("check: nothing to judge"), "give a text with --gids, --qos or --ports; 'fabrun check --help' lists them")
+		return runCheckHosts(ctx, a, opts.machines, args)
 	case 1:
 		return runCheckForm(a, opts, chosen[0])
 	}

@@ -66,6 +66,7 @@ func (a *app) verbs() []*cobra.Command {
 		newWatchCmd(a),
 		newReportCmd(a),
 		newCheckCmd(a),
+		newDiffCmd(a),
 		newHostsCmd(a),
 		newTopoCmd(a),
 		newSlurmCmd(a),

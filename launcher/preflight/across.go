@@ -199,12 +199,27 @@ func table(hosts []topology.Host) (keys []factKey, facts map[factKey]Fact, value
 }
 
 // Across names the odd ones out: hosts whose value differs from the majority's.
-// Where there is no majority the finding is about no single host.
-func Across(hosts []topology.Host) []finding.Finding {
+// Where there is no majority the finding is about no single host. ports are the
+// job's ports by host ("mlx5_0:1"; nil: all): what concerns others is a note.
+func Across(hosts []topology.Host, ports [][]string) []finding.Finding {
 	if len(hosts) < 2 {
 		return nil
 	}
 	keys, facts, values := table(hosts)
+	mine := map[string]bool{}
+	all := true
+	for _, ps := range ports {
+		for _, p := range ps {
+			dev, num, _ := strings.Cut(p, ":")
+			mine[dev], mine[dev+" port "+num], all = true, true, false
+		}
+	}
+	devices := map[string]bool{}
+	for _, h := range hosts {
+		for _, c := range h.HCAs {
+			devices[c.Name] = true
+		}
+	}
 	var out []finding.Finding
 	for _, k := range keys {
 		count := map[string]int{}
@@ -224,6 +239,9 @@ func Across(hosts []topology.Host) []finding.Finding {
 		}
 		slices.SortFunc(vs, func(a, b string) int { return cmp.Or(count[b]-count[a], cmp.Compare(a, b)) })
 		f := facts[k]
+		if dev, _, _ := strings.Cut(k.subject, " "); !all && devices[dev] && !mine[k.subject] {
+			f.Severity = finding.Note
+		}
 		if count[vs[0]]*2 <= known {
 			var parts []string
 			for _, v := range vs[:min(len(vs), 4)] {

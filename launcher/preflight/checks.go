@@ -194,6 +194,9 @@ func checkState(l *look) {
 		if r.port.State == "" || r.active() && (r.port.PhysState == "" || r.port.PhysState == "LinkUp") {
 			continue
 		}
+		if r.ib() && r.port.State == "INIT" && r.port.SMLID != nil && *r.port.SMLID == 0 {
+			continue // ib.subnet-manager says why
+		}
 		hint := "check cable, transceiver and switch port; 'mlxlink -d " + r.hca.Name + "' says more"
 		switch {
 		case r.port.State == "INIT":
@@ -629,7 +632,8 @@ func checkModules(l *look) {
 	has := func(n string) bool {
 		return slices.ContainsFunc(l.h.Modules, func(m topology.Module) bool { return m.Name == n })
 	}
-	if !has("ib_uverbs") {
+	// A device node is there only with the module, or with it built in.
+	if !has("ib_uverbs") && !slices.ContainsFunc(l.h.HCAs, func(c topology.HCA) bool { return c.CharDevice != "" }) {
 		l.say(finding.Error, "ib_uverbs", "not loaded", "loaded", "no user program can use RDMA", "modprobe ib_uverbs")
 	}
 	if !has("rdma_ucm") {
@@ -769,4 +773,54 @@ func bytesText(n uint64) string {
 	default:
 		return fmt.Sprintf("%.4g KiB", float64(n)/(1<<10))
 	}
+}
+
+// JobPorts says which ports the job means on each host, in step with hosts:
+// those of the rails, the ports that are rails by the same name on other hosts,
+// and ports that are down on cards like the chosen ones. The second port of a
+// chosen card that is down is taken for unused. nil where there are no rails.
+func JobPorts(hosts []topology.Host, rails []map[string]string) [][]string {
+	if len(rails) == 0 {
+		return make([][]string, len(hosts))
+	}
+	named := map[string]bool{}
+	for _, r := range rails {
+		for _, p := range r {
+			named[p] = true
+		}
+	}
+	out := make([][]string, len(hosts))
+	for i, h := range hosts {
+		mine := map[string]bool{}
+		for _, r := range rails {
+			if p, ok := r[h.Name]; ok {
+				mine[p] = true
+			}
+		}
+		boards, slots := map[string]bool{}, map[string]bool{}
+		for _, c := range h.HCAs {
+			for _, p := range c.Ports {
+				if mine[fmt.Sprintf("%s:%d", c.Name, p.Number)] {
+					boards[c.BoardID], slots[slotOf(c.PCI)] = true, true
+				}
+			}
+		}
+		out[i] = []string{}
+		for _, c := range h.HCAs {
+			for _, p := range c.Ports {
+				name := fmt.Sprintf("%s:%d", c.Name, p.Number)
+				downTwin := p.State != "" && p.State != "ACTIVE" && c.BoardID != "" && boards[c.BoardID] && !slots[slotOf(c.PCI)]
+				if mine[name] || named[name] || downTwin {
+					out[i] = append(out[i], name)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// slotOf is a PCI address without its function.
+func slotOf(addr string) string {
+	slot, _, _ := strings.Cut(addr, ".")
+	return slot
 }

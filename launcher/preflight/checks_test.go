@@ -80,7 +80,7 @@ func TestHostFindings(t *testing.T) {
 		{"buffers", func(h *H) { h.Limits.RmemMax = ptr(int64(212992)) }, "note limits.buffers"},
 		{"no node", func(h *H) { h.DeviceNodes.Names = []string{"uverbs0"} }, "error device.nodes"},
 		{"not openable", func(h *H) { h.DeviceNodes.Openable = []string{"uverbs0"} }, "error device.nodes"},
-		{"modules", func(h *H) { h.Modules = h.Modules[1:] }, "error device.modules"},
+		{"modules", func(h *H) { h.Modules, h.HCAs[0].CharDevice, h.HCAs[1].CharDevice = h.Modules[1:], "", "" }, "error device.modules"},
 		{"roce v1 for rdma_cm", port(func(p *topology.Port) { p.DefaultRoCE = "IB/RoCE v1" }), "note cm.roce-mode"},
 		{"same subnet", func(h *H) { h.Netdevs[2].Addrs = []netip.Prefix{netip.MustParsePrefix("10.0.0.9/24")} }, "warning net.subnet"},
 		{"default route", func(h *H) { h.Routes[0].Netdev = "eth0" }, "note net.default-route"},
@@ -130,7 +130,7 @@ func TestAcross(t *testing.T) {
 	for i := range 5 {
 		hosts = append(hosts, healthy(fmt.Sprintf("n%d", i)))
 	}
-	if fs := Across(hosts); len(fs) != 0 {
+	if fs := Across(hosts, nil); len(fs) != 0 {
 		t.Errorf("alike: %v", fs)
 	}
 	hosts[3].HCAs[1].Ports[0].RateGbps = ptr(100.0)
@@ -140,7 +140,7 @@ func TestAcross(t *testing.T) {
 	hosts[0].HCAs[0].Firmware = "" // unknown is no difference
 	hosts[0].HCAs[0].BoardID = ""
 	var got []string
-	for _, f := range Across(hosts) {
+	for _, f := range Across(hosts, nil) {
 		got = append(got, f.Host+" "+f.ID+" "+f.Subject)
 	}
 	slices.Sort(got)
@@ -154,7 +154,7 @@ func TestAcross(t *testing.T) {
 	}
 	even := []topology.Host{healthy("a"), healthy("b")}
 	even[1].Kernel = "5.15"
-	if fs := Across(even); len(fs) != 1 || fs[0].Host != "" || fs[0].ID != "across.kernel" {
+	if fs := Across(even, nil); len(fs) != 1 || fs[0].Host != "" || fs[0].ID != "across.kernel" {
 		t.Errorf("no majority: %v", fs)
 	}
 }

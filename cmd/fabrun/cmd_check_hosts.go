@@ -1,0 +1,298 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"fabrun/envgen"
+	"fabrun/launcher/hosts"
+	"fabrun/launcher/preflight"
+	"fabrun/launcher/remote"
+	"fabrun/launcher/report"
+	"fabrun/profiles"
+	"fabrun/topology"
+	"fabrun/topology/finding"
+)
+
+// hostChecks are the flags of check where it looks at machines.
+type hostChecks struct {
+	hosts    string
+	hostfile string
+	pairs    string
+	gpu      bool
+	latency  bool
+	html     string
+	out      string
+	nodes    nodeOptions
+}
+
+func (o *hostChecks) addFlags(f *pflag.FlagSet) {
+	f.StringVar(&o.hosts, "hosts", "", "look at these hosts: a `list` like 'gpu[01-04]'")
+	f.StringVar(&o.hostfile, "hostfile", "", "look at the hosts of this `file`")
+	f.StringVar(&o.pairs, "pairs", "off", "measure RDMA between hosts: off, quick (every port once), ring, full")
+	f.BoolVar(&o.gpu, "gpu", false, "with --pairs: GPU memory instead of host memory")
+	f.BoolVar(&o.latency, "latency", false, "with --pairs: the latency of small messages too")
+	f.StringVar(&o.html, "html", "", "also write the result as one offline page to this `file`")
+	f.StringVar(&o.out, "out", "", "write hosts.pass and hosts.fail into this `directory`")
+	o.nodes.addFlags(f)
+}
+
+// checked is what was looked at, before it is judged.
+type checked struct {
+	names []string        // all hosts of the job
+	hosts []topology.Host // those that answered
+	reach []string        // by which name each of hosts is reached, in step
+	finds []finding.Finding
+}
+
+// runCheckHosts looks at snapshots, at this machine, or at the job's hosts, and
+// judges each, all against each other, and where asked the pairs.
+func runCheckHosts(ctx context.Context, a *app, o hostChecks, snapshots []string) error {
+	mode := preflight.Mode(o.pairs)
+	if !slices.Contains([]preflight.Mode{"off", preflight.Quick, preflight.Ring, preflight.Full}, mode) {
+		return usageError(fmt.Errorf("--pairs %q: there is no such mode", o.pairs), "off, quick, ring or full")
+	}
+	var prof profiles.Profile
+	if p, err := a.fabricProfile(); err != nil {
+		return err
+	} else if p != nil {
+		prof = *p
+	}
+	var t remote.Transport
+	var c checked
+	var err error
+	switch {
+	case len(snapshots) > 0:
+		if o.hosts != "" || o.hostfile != "" || mode != "off" {
+			return usageError(errors.New("snapshots are looked at, not connected to"), "give either snapshot files, or --hosts and --pairs")
+		}
+		c, err = a.checkSnapshots(snapshots)
+	default:
+		c, t, err = a.checkJobHosts(ctx, o)
+	}
+	if err != nil {
+		return err
+	}
+	if t != nil {
+		//nolint:errcheck // connections that are no longer needed
+		defer t.Close()
+	}
+	res := report.Checked{Hosts: c.names, Findings: c.finds}
+	rails := envgen.Compute(envgen.Input{Hosts: c.hosts, Profile: prof}).Rails
+	var byRail []map[string]string
+	for _, r := range rails {
+		byRail = append(byRail, r.Ports)
+	}
+	ports := preflight.JobPorts(c.hosts, byRail)
+	for i, h := range c.hosts {
+		res.Findings = append(res.Findings, preflight.HostFindings(h, prof, preflight.Job{Ports: ports[i]})...)
+	}
+	res.Findings = append(res.Findings, preflight.Across(c.hosts, ports)...)
+	if mode != "off" {
+		if err := a.checkPairs(ctx, t, c, prof, rails, o, mode, &res); err != nil {
+			return err
+		}
+	}
+	return a.showChecked(res, o)
+}
+
+func (a *app) checkSnapshots(files []string) (checked, error) {
+	var c checked
+	for _, f := range files {
+		h, err := a.readSnapshot(f)
+		if err != nil {
+			return c, err
+		}
+		if h.Name == "" || slices.Contains(c.names, h.Name) {
+			h.Name = f
+		}
+		c.names, c.hosts, c.reach = append(c.names, h.Name), append(c.hosts, h), append(c.reach, h.Name)
+	}
+	return c, nil
+}
+
+func (a *app) checkJobHosts(ctx context.Context, o hostChecks) (checked, remote.Transport, error) {
+	var c checked
+	here, err := a.loadHost(ctx)
+	if err != nil {
+		return c, nil, err
+	}
+	alloc := hosts.Allocation{Source: "localhost"}
+	if a.from == "" && a.root == "" {
+		if alloc, err = a.allocation(o.hosts, o.hostfile); err != nil {
+			return c, nil, err
+		}
+	} else if o.hosts != "" || o.hostfile != "" {
+		return c, nil, usageError(errors.New("--from and --root are one machine, --hosts are others"), "give one of them")
+	}
+	if alloc.Source == "localhost" || len(alloc.Hosts) == 0 {
+		if here.Name == "" {
+			here.Name = "localhost"
+		}
+		return checked{names: []string{here.Name}, hosts: []topology.Host{here}, reach: []string{here.Name}}, nil, nil
+	}
+	t, err := a.transportTo(o.nodes, alloc.Manager)
+	if err != nil {
+		return c, nil, err
+	}
+	if t == nil {
+		return c, nil, usageError(errors.New("--remote none reaches no host"), "auto, native, ssh or srun")
+	}
+	seen, err := a.lookAtNodes(ctx, t, alloc, here)
+	if err != nil {
+		return c, t, err
+	}
+	for _, h := range alloc.Hosts {
+		c.names = append(c.names, h.Name)
+	}
+	// One machine may stand behind several names: a host is called as the job calls it.
+	for i := range seen.hosts {
+		seen.hosts[i].Name = seen.names[i]
+	}
+	c.hosts, c.reach, c.finds = seen.hosts, seen.names, seen.finds
+	return c, t, nil
+}
+
+// checkPairs measures, and names who is to blame for what is slow.
+func (a *app) checkPairs(ctx context.Context, t remote.Transport, c checked, prof profiles.Profile, rails []envgen.Rail, o hostChecks, mode preflight.Mode, res *report.Checked) error {
+	if t == nil || len(c.hosts) < 2 {
+		return usageError(errors.New("--pairs needs two hosts or more that answer"), "name them with --hosts")
+	}
+	if len(rails) == 0 {
+		res.Findings = append(res.Findings, finding.Finding{ID: "pair.no-rail", Severity: finding.Error, Subject: "pairs", Seen: "no port that two hosts could use", Wanted: "a rail",
+			Why: "nothing can be measured", Hint: "see the other findings; check link_layer of the profile"})
+		return nil
+	}
+	_, self := otherNodes(hosts.Allocation{Hosts: named(c.reach)})
+	local := remote.NewLocal()
+	r := &preflight.PairRunner{
+		Exec: func(ctx context.Context, host string, argv []string, out io.Writer) (int, error) {
+			use := t
+			if self[host] {
+				use = local
+			}
+			return use.Exec(ctx, host, remote.Command{Argv: argv}, remote.Streams{Stdout: out, Stderr: out})
+		},
+		Options: preflight.PairOptions{GPU: o.gpu, Latency: o.latency, Expect: expect(&prof)},
+	}
+	if q := prof.Fabric.QoS; q != nil {
+		tc := q.RDMA.TC()
+		r.Options.TC, r.Options.SL = &tc, q.RDMA.SL
+	}
+	for i, h := range c.hosts {
+		row := make([]*preflight.TestPort, len(rails))
+		for k, rail := range rails {
+			if name, ok := rail.Ports[h.Name]; ok {
+				row[k] = preflight.Port(h, c.reach[i], name, prof.Fabric.GIDFamily)
+			}
+		}
+		r.Ports = append(r.Ports, row)
+	}
+	rounds := preflight.Schedule(len(c.hosts), mode)
+	r.OnRound = func(round, tests, bad int) {
+		if a.quiet {
+			return
+		}
+		what := fmt.Sprintf("round %d of %d", round, len(rounds))
+		if round > len(rounds) {
+			what = fmt.Sprintf("round %d, suspects with good partners", round)
+		}
+		fmt.Fprintf(a.stderr, "fabrun: %s: %d tests, %d slow or failing\n", what, tests, bad)
+	}
+	var all []preflight.Measured
+	for _, round := range rounds {
+		var ps []preflight.Probe
+		for _, p := range round {
+			for k := range rails {
+				ps = append(ps, preflight.Probe{Pair: p, Rail: k})
+			}
+		}
+		all = append(all, r.Probe(ctx, ps)...)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	portName := func(host, rail int) string {
+		if p := r.Ports[host][rail]; p != nil {
+			return fmt.Sprintf("%s port %d", p.HCA, p.Number)
+		}
+		return "no port"
+	}
+	culprits, n := preflight.Locate(all, func(ps []preflight.Probe) []preflight.Measured {
+		ms := r.Probe(ctx, ps)
+		all = append(all, ms...)
+		return ms
+	})
+	res.Rounds, res.Coverage = n, preflight.Coverage(len(c.hosts), len(rails), mode)
+	res.Findings = append(res.Findings, preflight.CulpritFindings(culprits, c.reach, portName, r.Options.Expect)...)
+	missing := 0
+	for _, m := range all {
+		for _, d := range []struct {
+			from, to int
+			o        preflight.Outcome
+		}{{m.A, m.B, m.There}, {m.B, m.A, m.Back}} {
+			p := report.CheckedPair{From: c.reach[d.from], To: c.reach[d.to], HCAFrom: portName(d.from, m.Rail), HCATo: portName(d.to, m.Rail), Rail: m.Rail, Gbps: d.o.Gbps, Usec: d.o.Usec, Verdict: d.o.Verdict}
+			p.HCAFrom, _, _ = strings.Cut(p.HCAFrom, " ")
+			p.HCATo, _, _ = strings.Cut(p.HCATo, " ")
+			if d.o.Error != "" {
+				p.Error = &d.o.Error
+			}
+			if d.o.Error == "perftest.missing" {
+				missing++
+			}
+			res.Pairs = append(res.Pairs, p)
+		}
+	}
+	if missing > 0 {
+		res.Findings = append(res.Findings, finding.Finding{ID: "pair.no-perftest", Severity: finding.Warning, Subject: "pairs", Seen: fmt.Sprintf("%d directions without ib_write_bw and ibv_rc_pingpong", missing),
+			Wanted: "perftest on every host", Why: "these were not measured", Hint: "apt-get install perftest, or dnf install perftest"})
+	}
+	return nil
+}
+
+func named(names []string) []hosts.Host {
+	var out []hosts.Host
+	for _, n := range names {
+		out = append(out, hosts.Host{Name: n})
+	}
+	return out
+}
+
+func (a *app) showChecked(res report.Checked, o hostChecks) error {
+	if o.out != "" {
+		failing := res.Failing()
+		passing := slices.DeleteFunc(slices.Clone(res.Hosts), func(h string) bool { return slices.Contains(failing, h) })
+		if err := os.MkdirAll(o.out, 0o777); err != nil {
+			return withHint(fmt.Errorf("--out: %w", err), "it wants a directory that can be made or written")
+		}
+		for name, list := range map[string][]string{"hosts.pass": passing, "hosts.fail": failing} {
+			if err := writeAtomic(filepath.Join(o.out, name), strings.Join(append(list, ""), "\n")); err != nil {
+				return fmt.Errorf("--out: %w", err)
+			}
+		}
+	}
+	if o.html != "" {
+		var b strings.Builder
+		if err := report.CheckHTML(&b, res); err != nil {
+			return err
+		}
+		if err := writeAtomic(o.html, b.String()); err != nil {
+			return fmt.Errorf("--html: %w", err)
+		}
+	}
+	var err error
+	if a.json {
+		err = report.CheckJSON(a.stdout, res)
+	} else {
+		err = report.Check(a.stdout, res, a.verbose)
+	}
+	return exitBy(res.Findings, err)
+}

@@ -1,0 +1,229 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"fabrun/launcher/preflight"
+	"fabrun/topology/finding"
+)
+
+// CheckedPair is one direction of one pair.
+type CheckedPair struct {
+	From    string            `json:"from"`
+	To      string            `json:"to"`
+	HCAFrom string            `json:"hca_from"`
+	HCATo   string            `json:"hca_to"`
+	Rail    int               `json:"rail"`
+	Gbps    *float64          `json:"gbps"`
+	Usec    *float64          `json:"usec"`
+	Error   *string           `json:"error"`
+	Verdict preflight.Verdict `json:"verdict"`
+}
+
+// Checked is the result of check.
+type Checked struct {
+	Hosts    []string // in the order of the job, also those that did not answer
+	Findings []finding.Finding
+	Pairs    []CheckedPair
+	Coverage string // what the pair test has shown; "" none was run
+	Rounds   int    // that naming the culprits took
+}
+
+// Verdict is the worst of everything.
+func (c Checked) Verdict() preflight.Verdict {
+	if len(c.Hosts) == 0 {
+		return preflight.Unknown
+	}
+	switch w, _ := finding.Worst(c.Findings); w {
+	case finding.Error:
+		return preflight.Broken
+	case finding.Warning:
+		return preflight.Degraded
+	}
+	return preflight.Good
+}
+
+// Failing are the hosts that have an error.
+func (c Checked) Failing() []string {
+	var out []string
+	for _, h := range c.Hosts {
+		if slices.ContainsFunc(c.Findings, func(f finding.Finding) bool { return f.Host == h && f.Severity == finding.Error }) {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+// foldFindings makes one of the same finding on many hosts.
+func foldFindings(fs []finding.Finding) []finding.Finding {
+	type key struct{ id, subject, seen, wanted string }
+	at := map[key]int{}
+	hosts := map[key][]string{}
+	var out []finding.Finding
+	for _, f := range sorted(fs) {
+		k := key{f.ID, f.Subject, f.Seen, f.Wanted}
+		if f.Host != "" {
+			hosts[k] = append(hosts[k], f.Host)
+		}
+		if _, ok := at[k]; !ok {
+			at[k] = len(out)
+			out = append(out, f)
+		}
+	}
+	for k, i := range at {
+		if n := len(hosts[k]); n > 1 {
+			out[i].Host = strings.Join(hosts[k][:min(n, 4)], ", ")
+			if n > 4 {
+				out[i].Host += fmt.Sprintf(" and %d more", n-4)
+			}
+		}
+	}
+	return out
+}
+
+// Check writes the result for people: the verdict, what is wrong, then the
+// rates; notes only when asked for.
+func Check(w io.Writer, c Checked, notes bool) error {
+	t := &text{w: w}
+	count := map[finding.Severity]int{}
+	var shown []finding.Finding
+	for _, f := range foldFindings(c.Findings) {
+		count[f.Severity]++
+		if notes || f.Severity != finding.Note {
+			shown = append(shown, f)
+		}
+	}
+	t.printf("%s: %d %s", c.Verdict(), len(c.Hosts), plural(len(c.Hosts), "host"))
+	for _, s := range []finding.Severity{finding.Error, finding.Warning, finding.Note} {
+		if n := count[s]; n > 0 {
+			t.printf(", %d %s", n, plural(n, string(s)))
+		}
+	}
+	if bad := len(c.Failing()); bad > 0 {
+		t.printf("; %d %s an error", bad, map[bool]string{true: "host has", false: "hosts have"}[bad == 1])
+	}
+	t.printf("\n")
+	if t.err == nil {
+		t.err = Findings(w, shown)
+	}
+	if n := count[finding.Note]; n > 0 && !notes {
+		t.printf("(%d %s; -v shows %s)\n", n, plural(n, "note"), map[bool]string{true: "it", false: "them"}[n == 1])
+	}
+	if c.Coverage != "" {
+		t.printf("tested: %s\n", c.Coverage)
+		for _, r := range railRates(c.Pairs) {
+			t.printf("rail %d: %d directions, %.1f Gb/s at worst, %.1f median, %.1f at best", r.rail, len(r.rates)+r.failed, r.at(0), r.at(0.5), r.at(1))
+			if r.failed > 0 {
+				t.printf("; %d without a result", r.failed)
+			}
+			t.printf("\n")
+		}
+		bad := slices.DeleteFunc(slices.Clone(c.Pairs), func(p CheckedPair) bool {
+			return p.Verdict != preflight.Broken && p.Verdict != preflight.Degraded
+		})
+		for i, p := range bad {
+			if i == 20 && !notes {
+				t.printf("… and %d more slow or failing directions; -v or --json has all\n", len(bad)-20)
+				break
+			}
+			figure := ""
+			if p.Gbps != nil {
+				figure = fmt.Sprintf("%.1f Gb/s", *p.Gbps)
+			} else if p.Error != nil {
+				figure = *p.Error
+			}
+			t.printf("  %-8s  %s %s -> %s %s  %s\n", p.Verdict, p.From, p.HCAFrom, p.To, p.HCATo, figure)
+		}
+	}
+	return t.err
+}
+
+type railRate struct {
+	rail   int
+	rates  []float64
+	failed int
+}
+
+func (r railRate) at(q float64) float64 {
+	if len(r.rates) == 0 {
+		return 0
+	}
+	return r.rates[int(q*float64(len(r.rates)-1))]
+}
+
+func railRates(ps []CheckedPair) []railRate {
+	var out []railRate
+	for _, p := range ps {
+		i := slices.IndexFunc(out, func(r railRate) bool { return r.rail == p.Rail })
+		if i < 0 {
+			i = len(out)
+			out = append(out, railRate{rail: p.Rail})
+		}
+		if p.Gbps == nil {
+			out[i].failed++
+			continue
+		}
+		out[i].rates = append(out[i].rates, *p.Gbps)
+	}
+	slices.SortFunc(out, func(a, b railRate) int { return a.rail - b.rail })
+	for _, r := range out {
+		slices.Sort(r.rates)
+	}
+	return out
+}
+
+// CheckJSON writes the result as fabrun/check/v1.
+func CheckJSON(w io.Writer, c Checked) error {
+	type host struct {
+		Host     string            `json:"host"`
+		Findings []finding.Finding `json:"findings"`
+	}
+	hosts := []host{}
+	for _, h := range c.Hosts {
+		one := host{h, []finding.Finding{}}
+		for _, f := range sorted(c.Findings) {
+			if f.Host == h {
+				one.Findings = append(one.Findings, f)
+			}
+		}
+		hosts = append(hosts, one)
+	}
+	job := []finding.Finding{}
+	for _, f := range sorted(c.Findings) {
+		if !slices.Contains(c.Hosts, f.Host) {
+			job = append(job, f)
+		}
+	}
+	return writeJSON(w, struct {
+		Schema   string            `json:"schema"`
+		Hosts    []host            `json:"hosts"`
+		Pairs    []CheckedPair     `json:"pairs"`
+		Findings []finding.Finding `json:"findings"`
+		Coverage *string           `json:"coverage"`
+		Verdict  preflight.Verdict `json:"verdict"`
+	}{"fabrun/check/v1", hosts, orEmpty(c.Pairs), job, orNull(c.Coverage), c.Verdict()})
+}
+
+// Diff writes what differs between two hosts.
+func Diff(w io.Writer, a, b string, ds []preflight.Difference) error {
+	t := &text{w: w}
+	if len(ds) == 0 {
+		t.printf("%s and %s are alike\n", printable(a), printable(b))
+		return t.err
+	}
+	t.printf("%d %s between %s and %s\n", len(ds), plural(len(ds), "difference"), printable(a), printable(b))
+	for _, d := range ds {
+		t.printf("%-7s  %s  %s\n", d.Severity, d.ID, printable(d.Subject))
+		t.printf("         %s: %s\n         %s: %s\n", printable(a), printable(d.A), printable(b), printable(d.B))
+		t.wrap("         ", d.Why)
+	}
+	return t.err
+}
+
+// DiffJSON writes the same as fabrun/diff/v1.
+func DiffJSON(w io.Writer, a, b string, ds []preflight.Difference) error {
+	return writeJSON(w, map[string]any{"schema": "fabrun/diff/v1", "a": a, "b": b, "differences": orEmpty(ds)})
+}
