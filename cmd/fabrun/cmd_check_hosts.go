@@ -24,8 +24,8 @@ import (
 
 // hostChecks are the flags of check where it looks at machines.
 type hostChecks struct {
-	hosts    string
-	hostfile string
+	hosts    named
+	hostfile named
 	pairs    string
 	gpu      bool
 	latency  bool
@@ -35,8 +35,8 @@ type hostChecks struct {
 }
 
 func (o *hostChecks) addFlags(f *pflag.FlagSet) {
-	f.StringVar(&o.hosts, "hosts", "", "look at these hosts: a `list` like 'gpu[01-04]'")
-	f.StringVar(&o.hostfile, "hostfile", "", "look at the hosts of this `file`")
+	f.Var(&o.hosts, "hosts", "look at these hosts: a `list` like 'gpu[01-04]'")
+	f.Var(&o.hostfile, "hostfile", "look at the hosts of this `file`")
 	f.StringVar(&o.pairs, "pairs", "off", "measure RDMA between hosts: off, quick (every port once), ring, full")
 	f.BoolVar(&o.gpu, "gpu", false, "with --pairs: GPU memory instead of host memory")
 	f.BoolVar(&o.latency, "latency", false, "with --pairs: the latency of small messages too")
@@ -127,7 +127,7 @@ func (a *app) checkJobHosts(ctx context.Context, o hostChecks) (checked, remote.
 	}
 	alloc := hosts.Allocation{Source: "localhost"}
 	if a.from == "" && a.root == "" {
-		if alloc, err = a.allocation(o.hosts, o.hostfile); err != nil {
+		if alloc, err = a.allocation(string(o.hosts), string(o.hostfile)); err != nil {
 			return c, nil, err
 		}
 	} else if o.hosts != "" || o.hostfile != "" {
@@ -171,7 +171,7 @@ func (a *app) checkPairs(ctx context.Context, t remote.Transport, c checked, pro
 			Why: "nothing can be measured", Hint: "see the other findings; check link_layer of the profile"})
 		return nil
 	}
-	_, self := otherNodes(hosts.Allocation{Hosts: named(c.reach)})
+	_, self := otherNodes(hosts.Allocation{Hosts: hostList(c.reach)})
 	local := remote.NewLocal()
 	r := &preflight.PairRunner{
 		Exec: func(ctx context.Context, host string, argv []string, out io.Writer) (int, error) {
@@ -258,7 +258,7 @@ func (a *app) checkPairs(ctx context.Context, t remote.Transport, c checked, pro
 	return nil
 }
 
-func named(names []string) []hosts.Host {
+func hostList(names []string) []hosts.Host {
 	var out []hosts.Host
 	for _, n := range names {
 		out = append(out, hosts.Host{Name: n})
