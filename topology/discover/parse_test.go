@@ -204,3 +204,51 @@ func TestXMLFindings(t *testing.T) {
 		})
 	}
 }
+
+func TestMemoryChannels(t *testing.T) {
+	const node = `-- sys/devices/system/cpu/cpu0/topology/physical_package_id --
+0
+-- sys/devices/system/cpu/cpu0/topology/thread_siblings_list --
+0
+-- sys/devices/system/cpu/cpu1/topology/physical_package_id --
+1
+-- sys/devices/system/cpu/cpu1/topology/thread_siblings_list --
+1
+-- sys/devices/system/cpu/online --
+0-1
+-- sys/devices/system/node/node0/cpulist --
+0
+-- sys/devices/system/node/node1/cpulist --
+1
+`
+	mc := func(num int, name string, dimms ...string) string {
+		dir := fmt.Sprintf("sys/devices/system/edac/mc/mc%d/", num)
+		s := fmt.Sprintf("-- %smc_name --\n%s\n", dir, name)
+		for i, loc := range dimms {
+			loc, size, _ := strings.Cut(loc, "/")
+			if size == "" {
+				size = "16384"
+			}
+			s += fmt.Sprintf("-- %sdimm%d/dimm_location --\n%s\n-- %sdimm%d/size --\n%s\n", dir, i, loc, dir, i, size)
+		}
+		return s
+	}
+	for _, c := range []struct{ name, text, want string }{
+		{"none", "", "map[]"},
+		{"Intel, two controllers a socket, two slots a channel", mc(0, "Skylake Socket#0 IMC#0", "channel 0 slot 0", "channel 0 slot 1", "channel 1 slot 0") +
+			mc(1, "Skylake Socket#0 IMC#1", "channel 0 slot 0") + mc(2, "Skylake Socket#1 IMC#0", "channel 0 slot 0"), "map[0:3 1:1]"},
+		{"AMD", mc(0, "F17h_M30h", "csrow 0 channel 0", "csrow 1 channel 0", "csrow 0 channel 1") + mc(1, "F17h_M30h", "csrow 0 channel 5"), "map[0:2 1:1]"},
+		{"empty slot", mc(0, "Broadwell SrcID#1_Ha#0", "channel 0 slot 0/0", "channel 1 slot 0"), "map[1:1]"},
+		{"somebody else's name", mc(0, "ie31200", "channel 0 slot 0"), "map[]"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h, err := Read(mustSnapshot(t, "fabrun-snapshot 1\n"+node+c.text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := fmt.Sprint(h.CPU.MemoryChannels); got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
+	}
+}

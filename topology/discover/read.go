@@ -37,6 +37,7 @@ func Read(fsys fs.FS) (topology.Host, error) {
 	r.identity()
 	r.cpus()
 	r.numaNodes()
+	r.memoryChannels()
 	r.pciDevices()
 	r.gpus()
 	r.netdevs()
