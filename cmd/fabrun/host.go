@@ -89,7 +89,7 @@ func (a *app) loadHost(ctx context.Context) (topology.Host, error) {
 }
 
 // lookAtHost is loadHost with more to ask of a live machine, and with what a
-// topology XML has wrong.
+// topology XML has wrong, or where a second opinion differs from the tree.
 func (a *app) lookAtHost(ctx context.Context, opts live.Options) (topology.Host, []finding.Finding, error) {
 	if a.from != "" && a.root == "" {
 		text, err := a.readFrom()
@@ -114,7 +114,7 @@ func (a *app) lookAtHost(ctx context.Context, opts live.Options) (topology.Host,
 		return h, nil, fmt.Errorf("look at %s: %w", a.hostName(), err)
 	}
 	h.Source = source
-	return h, nil, nil
+	return h, live.Disagreements(&h), nil
 }
 
 // hostName is how messages call the host that is looked at.
