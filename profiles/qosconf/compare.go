@@ -13,7 +13,12 @@ import (
 // what is wrong by itself (links, speeds, disabled PFC). The findings are
 // sorted, worst first.
 func Compare(sw Switch, plan *Plan) []finding.Finding {
-	c := &comparison{sw: sw, plan: plan}
+	c := &comparison{sw: sw, plan: plan, byPort: map[string]*PFC{}}
+	for i, p := range sw.PFC {
+		if short := ShortPort(p.Port); p.Port != "" && c.byPort[short] == nil {
+			c.byPort[short] = &sw.PFC[i]
+		}
+	}
 	if sw.Lines == 0 {
 		c.add("switch.nothing-read", finding.Error, "", "no line that a switch prints", "the output of 'show priority-flow-control', 'show interfaces status' or a running configuration",
 			"nothing could be compared", "paste the switch's own text, headings included")
@@ -31,9 +36,10 @@ func Compare(sw Switch, plan *Plan) []finding.Finding {
 }
 
 type comparison struct {
-	sw   Switch
-	plan *Plan
-	out  []finding.Finding
+	sw     Switch
+	plan   *Plan
+	byPort map[string]*PFC
+	out    []finding.Finding
 }
 
 func (c *comparison) add(id string, sev finding.Severity, subject, seen, wanted, why, hint string) {
@@ -42,11 +48,7 @@ func (c *comparison) add(id string, sev finding.Severity, subject, seen, wanted,
 
 // pfcOf returns what the pasted tables say of a port's PFC.
 func (c *comparison) pfcOf(port string) *PFC {
-	i := slices.IndexFunc(c.sw.PFC, func(p PFC) bool { return p.Port != "" && ShortPort(p.Port) == ShortPort(port) })
-	if i < 0 {
-		return nil
-	}
-	return &c.sw.PFC[i]
+	return c.byPort[ShortPort(port)]
 }
 
 func (c *comparison) links() {

@@ -2,6 +2,7 @@ package qosconf
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -440,6 +441,22 @@ func TestRealdataSwitchMismatches(t *testing.T) {
 		}
 	}
 	tally.Print(t)
+}
+
+// TestLongInputIsBounded: a text of 4 MB costs moments, whatever it repeats.
+func TestLongInputIsBounded(t *testing.T) {
+	plan := plan26(t)
+	for _, format := range []string{"interface Ethernet%d\n qos trust dscp\n", "Ethernet%d:\n Trust Mode: COS\n", "interface ethernet 1/%d mtu 1500\n", "Et%d E A W 3\n", "qos profile p%d\n"} {
+		var b strings.Builder
+		b.WriteString("Port  Status Priorities Action\n")
+		for i := range 30_000 {
+			fmt.Fprintf(&b, format, i)
+		}
+		sw := ReadSwitch(b.String())
+		if n := len(Compare(sw, &plan)); len(sw.QoS) > maxPorts || len(sw.PFC) > 2*maxPorts+1 || n > 4*maxPorts {
+			t.Errorf("%q: %d ports, %d findings", format, len(sw.QoS), n)
+		}
+	}
 }
 
 func FuzzReadSwitch(f *testing.F) {

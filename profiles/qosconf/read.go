@@ -83,6 +83,7 @@ type Line struct {
 const (
 	maxInput  = 4 << 20
 	maxUnread = 50
+	maxPorts  = 4096 // more than the largest chassis has; what comes after is not kept
 )
 
 // reader holds what a line means depending on those before it.
@@ -107,7 +108,9 @@ func ReadSwitch(text string) Switch {
 	}
 	r := &reader{prof: map[string]*QoS{}}
 	for raw := range strings.SplitSeq(text, "\n") {
-		r.n++
+		if r.n++; len(r.sw.Ports)+len(r.sw.PFC) > 2*maxPorts {
+			break
+		}
 		line := clean(raw)
 		if strings.TrimSpace(line) == "" {
 			continue
@@ -292,6 +295,9 @@ func (r *reader) qosFor(ports string) *QoS {
 		if r.sw.QoS[i].Ports == ports {
 			return &r.sw.QoS[i]
 		}
+	}
+	if len(r.sw.QoS) >= maxPorts {
+		return &QoS{}
 	}
 	r.sw.QoS = append(r.sw.QoS, QoS{Ports: ports})
 	return &r.sw.QoS[len(r.sw.QoS)-1]

@@ -112,7 +112,9 @@ func (r *reader) configPort(f []string, no bool) bool {
 		if err != nil || r.block == "other" {
 			return false
 		}
-		r.sw.MTU = append(r.sw.MTU, MTU{r.block, n})
+		if len(r.sw.MTU) < maxPorts {
+			r.sw.MTU = append(r.sw.MTU, MTU{r.block, n})
+		}
 	case f[0] == "service-profile" && len(f) >= 2:
 		p := r.prof[f[1]]
 		if p == nil || r.block == "other" {
@@ -241,7 +243,7 @@ func (r *reader) onyxClass(f []string) bool {
 		if lo == nil || hi == nil {
 			return false // thresholds relative to the buffer cannot be compared in kB
 		}
-		q.ECN = append(q.ECN, ECN{*tc, *lo, *hi})
+		q.addECN(ECN{*tc, *lo, *hi})
 	case len(f) >= 5 && f[2] == "dcb" && f[3] == "ets":
 		if f[4] == "strict" && !slices.Contains(q.Strict, *tc) {
 			q.Strict = append(q.Strict, *tc)
@@ -278,7 +280,7 @@ func (r *reader) eosECN(f []string, tc int) bool {
 	if !ok1 || !ok2 {
 		return false
 	}
-	r.target().ECN = append(r.target().ECN, ECN{tc, lokb, hikb})
+	r.target().addECN(ECN{tc, lokb, hikb})
 	return true
 }
 
@@ -331,6 +333,11 @@ func dscps(s string) []int {
 		}
 	}
 	return out
+}
+
+// addECN keeps one threshold per traffic class: the last one said.
+func (q *QoS) addECN(e ECN) {
+	q.ECN = append(slices.DeleteFunc(slices.Clone(q.ECN), func(o ECN) bool { return o.TC == e.TC }), e)
 }
 
 func (r *reader) configPool(name string, f []string, no bool) bool {

@@ -211,6 +211,8 @@ hostname "node$lab_node"
 echo "node$lab_node" >/etc/hostname
 { echo 127.0.0.1 localhost; for ((i = 1; i <= lab_nodes; i++)); do echo "10.1.0.$i node$i"; done; } >/etc/hosts
 ulimit -l unlimited
+# fq_codel would mark packets itself (ECN 3) when the emulated CPU falls behind.
+echo pfifo_fast >/proc/sys/net/core/default_qdisc
 modprobe virtio_net
 modprobe -a rdma_rxe ib_uverbs rdma_ucm ib_umad
 modprobe sch_netem 2>/dev/null
