@@ -166,6 +166,7 @@ func fromSlurm(e environment) (Allocation, bool, error) {
 		return a, false, err
 	} else if ok {
 		if foreign := notIn(step, a.Hosts); len(foreign) == 0 {
+			keepCPUs(step, a.Hosts)
 			a.Hosts = step
 			a.Self = e.number("SLURM_NODEID")
 		} else {
@@ -191,6 +192,18 @@ func fromSlurm(e environment) (Allocation, bool, error) {
 		setGPUs(a.Hosts, *n)
 	}
 	return a, true, nil
+}
+
+// keepCPUs gives a step's hosts the CPUs that the job has on them: no variable
+// tells a step's own.
+func keepCPUs(step, job []Host) {
+	cpus := make(map[string]*int, len(job))
+	for _, h := range job {
+		cpus[h.Name] = h.CPUs
+	}
+	for i := range step {
+		step[i].CPUs = cpus[step[i].Name]
+	}
 }
 
 func setGPUs(hosts []Host, n int) {

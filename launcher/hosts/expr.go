@@ -114,6 +114,9 @@ func parseListItem(expr string, w word) (hosts []Host, unique bool, err error) {
 	}
 	var slots *int
 	if hasSlots {
+		if text == "" {
+			return nil, false, exprError(expr, w.pos, "slots without a host")
+		}
 		n, err := parseSlots(slotText)
 		if err != nil {
 			return nil, false, exprError(expr, w.pos+len(w.text)-len(slotText), "slots of %s: %w", quote(text), err)
@@ -373,40 +376,56 @@ func appendItem(all []string, expr string, w word, segs []segment) ([]string, er
 	case len(segs) == 1:
 		return append(all, segs[0].text), nil
 	}
-	buf := make([]byte, 0, int(count)*bytes)
-	ends := make([]int, 0, count)
+	// The buffer never grows again, so each name can be cut from it at once.
+	var text strings.Builder
+	text.Grow(int(count) * bytes)
+	all = slices.Grow(all, int(count))
 	// head holds the name up to the current segment, and is rewritten in place.
-	var head [maxNameBytes]byte
+	var head [maxNameBytes + 1]byte
 	var walk func(n int, rest []segment)
 	walk = func(n int, rest []segment) {
 		n += copy(head[n:], rest[0].text)
 		if rest[0].spans == nil {
-			buf = append(buf, head[:n]...)
-			ends = append(ends, len(buf))
+			start := text.Len()
+			text.Write(head[:n])
+			all = append(all, text.String()[start:])
 			return
 		}
 		last := len(rest) == 2 && rest[1].text == ""
 		for _, sp := range rest[0].spans {
-			for v := sp.lo; v <= sp.hi; v++ {
+			end := len(appendNumber(head[:n], sp.lo, sp.width))
+			for v := sp.lo; ; v++ {
 				if last {
-					buf = appendNumber(append(buf, head[:n]...), v, sp.width)
-					ends = append(ends, len(buf))
-					continue
+					start := text.Len()
+					text.Write(head[:end])
+					all = append(all, text.String()[start:])
+				} else {
+					walk(end, rest[1:])
 				}
-				m := len(appendNumber(head[:n], v, sp.width))
-				walk(m, rest[1:])
+				if v == sp.hi {
+					break
+				}
+				end = increment(head[:], n, end)
 			}
 		}
 	}
 	walk(0, segs)
-	text := string(buf)
-	all = slices.Grow(all, len(ends))
-	start := 0
-	for _, end := range ends {
-		all = append(all, text[start:end])
-		start = end
-	}
 	return all, nil
+}
+
+// increment adds one to the decimal number at b[from:end], and returns its new
+// end.
+func increment(b []byte, from, end int) int {
+	for i := end - 1; i >= from; i-- {
+		if b[i] != '9' {
+			b[i]++
+			return end
+		}
+		b[i] = '0'
+	}
+	b[from] = '1'
+	b[end] = '0'
+	return end + 1
 }
 
 func appendNumber(b []byte, v uint64, width int) []byte {

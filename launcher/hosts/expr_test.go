@@ -116,6 +116,7 @@ func TestParseListErrors(t *testing.T) {
 	for _, tc := range []struct{ name, expr, want string }{
 		{"slots not a number", "a:b", `host list "a:b": character 3: slots of "a": "b" is not a number of slots (1 to 1048576)`},
 		{"no slots", "a:", `host list "a:": character 3: slots of "a": "" is not a number of slots (1 to 1048576)`},
+		{"no host", "a,:4", `host list "a,:4": character 3: slots without a host`},
 		{"zero slots", "a:0", `host list "a:0": character 3: slots of "a": "0" is not a number of slots (1 to 1048576)`},
 		{"user", "me@a", `host list "me@a": character 3: user@host is not taken here: name the user in the ssh configuration`},
 		{"no address", "10.1.4.300", `host list "10.1.4.300": character 1: "10.1.4.300" is not an IPv4 address`},
