@@ -19,6 +19,7 @@ import (
 	"fabrun/launcher"
 	"fabrun/launcher/hosts"
 	"fabrun/launcher/plan"
+	"fabrun/launcher/preflight"
 	"fabrun/launcher/report"
 	"fabrun/launcher/watch"
 	"fabrun/profiles"
@@ -336,8 +337,15 @@ func (a *app) lookAtNode(ctx context.Context, o slurmOptions, store *nodeStore) 
 	now := fabricPorts(h, res)
 	base := store.baseline()
 	look := nodeLook{faults: nodeFaults(base, now, h, p, o.ports)}
-	for _, f := range res.Findings {
-		if f.Severity != finding.Note {
+	var ports []string
+	for _, s := range now {
+		if s.Active {
+			ports = append(ports, s.Port)
+		}
+	}
+	for _, f := range preflight.HostFindings(h, p, preflight.Job{Ports: ports}) {
+		// The limits are this daemon's, not a job's.
+		if f.Severity != finding.Note && !strings.HasPrefix(f.ID, "limits.") {
 			look.notes = append(look.notes, f)
 		}
 	}
