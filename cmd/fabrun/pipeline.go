@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/sha256"
+	"debug/elf"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -83,7 +84,7 @@ func (a *app) planJob(ctx context.Context, o jobOptions, argv []string) (planned
 	if job.alloc.Source == "localhost" && here.Name != "" {
 		job.alloc.Hosts[0].Name = here.Name
 	}
-	job.program = programFacts(job.cmd, probed)
+	job.program = a.programFacts(job.cmd, probed)
 	if _, w, err := view.jobProfiles(job); err == nil && w != nil && w.Name == foamWorkload && a.from == "" {
 		job.finds = append(job.finds, view.judgeFoam(job.cmd, here)...)
 	}
@@ -339,6 +340,34 @@ func snapshotEnv(h topology.Host) []string {
 	return out
 }
 
+// linkedMPI says which MPI a program is linked with, from the libraries that it
+// names itself: every MPI has another soname. Both "" where it names none, or
+// one that several MPIs share.
+func linkedMPI(path string) (kind, source string) {
+	f, err := elf.Open(path)
+	if err != nil {
+		return "", ""
+	}
+	//nolint:errcheck // opened for reading
+	defer f.Close()
+	libs, err := f.ImportedLibraries()
+	if err != nil {
+		return "", ""
+	}
+	for _, lib := range libs {
+		for _, m := range []struct{ prefix, kind string }{
+			{"libmpi.so.40", "openmpi"}, {"libmpi.so.20", "openmpi"}, {"libmpi.so.80", "openmpi"}, {"libmpi_mpifh.so", "openmpi"}, {"libmpi_cxx.so", "openmpi"},
+			// libmpi.so.12 is the MPICH ABI: MPICH, Intel MPI and MVAPICH share it.
+			{"libmpich.so", "mpich"}, {"libmpi.so.12", "mpich"}, {"libmpifort.so.12", "mpich"}, {"libmpicxx.so.12", "mpich"},
+		} {
+			if strings.HasPrefix(lib, m.prefix) {
+				return m.kind, "it names " + lib
+			}
+		}
+	}
+	return "", ""
+}
+
 // maxShebang is where the kernel stops reading a script's first line.
 const maxShebang = 256
 
@@ -411,8 +440,14 @@ func (a *app) asShim() ([]string, bool) {
 }
 
 // programFacts is what can be seen of the program without starting it.
-func programFacts(cmd plan.Command, p probed) plan.ProgramFacts {
+func (a *app) programFacts(cmd plan.Command, p probed) plan.ProgramFacts {
 	var f plan.ProgramFacts
+	if words := cmd.Program(); len(words) > 0 && cmd.Launcher.MPIKind != "" && a.from == "" && cmd.Container() == "" {
+		path, _ := a.getenv("PATH")
+		if file, err := launcher.LookPath(words[0], path, "."); err == nil {
+			f.MPIKind, f.Source = linkedMPI(file)
+		}
+	}
 	if cmd.Launcher.Dialect == plan.Torchrun {
 		switch {
 		case cmd.Launcher.Words > 1: // python -m torch.distributed.run
