@@ -490,9 +490,38 @@ func (s *state) commonRate() float64 {
 	return best
 }
 
+// commonMTU is the active MTU that most chosen ports of the job have; 0 unknown.
+func (s *state) commonMTU() int {
+	count := map[int]int{}
+	best := 0
+	for _, n := range s.nodes {
+		for _, p := range n.use {
+			m := p.mtu()
+			if m == 0 {
+				continue
+			}
+			count[m]++
+			if count[m] > count[best] || count[m] == count[best] && m > best {
+				best = m
+			}
+		}
+	}
+	return best
+}
+
 func (s *state) smallMTU(n *node) {
+	common := s.commonMTU()
 	for _, p := range n.use {
 		m := p.mtu()
+		if m != 0 && m < common {
+			// Both ends of a connection have to agree on the MTU: what the larger
+			// one sends does not arrive, or every connection pays for one port.
+			s.add(finding.Finding{ID: "hca.mtu-differs", Severity: finding.Error, Host: n.h.Name, Subject: p.name(),
+				Seen: fmt.Sprintf("active MTU %d", m), Wanted: fmt.Sprintf("%d, as the job's other ports", common),
+				Why:  "packets of the others' size do not pass, or all connections to it run with small ones",
+				Hint: fmt.Sprintf("set the MTU of %s as on the other hosts, and look at the switch port", cmpOr(p.p.Netdev, p.hca.Name))})
+			continue
+		}
 		if m == 0 || !p.roce() || p.hca.Driver == "rxe" {
 			continue
 		}

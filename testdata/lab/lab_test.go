@@ -404,7 +404,7 @@ func TestFaultsAreNamedBeforeStart(t *testing.T) {
 		},
 		{
 			name: "a small MTU on node2's first rail", cause: shell1(l, 2, "ip link set rail0 mtu 1500"), mend: shell1(l, 2, "ip link set rail0 mtu 4200"),
-			host: "node2", device: "rxe_0", ids: []string{"hca.active-mtu"},
+			host: "node2", device: "rxe_0", ids: []string{"hca.mtu-differs"},
 		},
 		{
 			name: "a device node removed", cause: shell1(l, 2, "mv /dev/infiniband/uverbs0 /tmp/uverbs0"), mend: shell1(l, 2, "mv /tmp/uverbs0 /dev/infiniband/uverbs0"),
