@@ -20,6 +20,7 @@ type Pump struct {
 	to      io.Writer
 	read    io.Writer // gets every byte after it was passed on; never fails
 	done    chan struct{}
+	started bool
 }
 
 // NewPump makes the pipe; the child is given Child as its stream.
@@ -41,6 +42,7 @@ func (p *Pump) Child() *os.File { return p.in }
 func (p *Pump) Start() {
 	//nolint:errcheck // a pipe end that was only handed on
 	_ = p.in.Close()
+	p.started = true
 	go p.run()
 }
 
@@ -169,6 +171,10 @@ func again(f func() (int, error)) (int, error) {
 func (p *Pump) Stop(grace time.Duration) error {
 	//nolint:errcheck // closed by Start already, or never started
 	_ = p.in.Close()
+	if !p.started {
+		// The child could not be started: nothing will come.
+		return p.out.Close()
+	}
 	select {
 	case <-p.done:
 		return nil

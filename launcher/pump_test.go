@@ -67,3 +67,13 @@ func TestPumpTellsTheJobThatNobodyReads(t *testing.T) {
 		t.Error("the job is not told")
 	}
 }
+
+func TestPumpOfAChildThatNeverStarted(t *testing.T) {
+	p, err := NewPump(io.Discard, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Stop(time.Hour); err != nil {
+		t.Error(err)
+	}
+}
