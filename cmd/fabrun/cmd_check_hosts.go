@@ -20,6 +20,7 @@ import (
 	"fabrun/profiles"
 	"fabrun/topology"
 	"fabrun/topology/finding"
+	"fabrun/topology/live"
 )
 
 // hostChecks are the flags of check where it looks at machines.
@@ -94,6 +95,7 @@ func runCheckHosts(ctx context.Context, a *app, o hostChecks, snapshots []string
 	ports := preflight.JobPorts(c.hosts, byRail)
 	for i, h := range c.hosts {
 		res.Findings = append(res.Findings, preflight.HostFindings(h, prof, preflight.Job{Ports: ports[i]})...)
+		res.Findings = append(res.Findings, live.Disagreements(&h)...)
 	}
 	res.Findings = append(res.Findings, preflight.Across(c.hosts, ports)...)
 	if mode != "off" {
@@ -121,7 +123,11 @@ func (a *app) checkSnapshots(files []string) (checked, error) {
 
 func (a *app) checkJobHosts(ctx context.Context, o hostChecks) (checked, remote.Transport, error) {
 	var c checked
-	here, err := a.loadHost(ctx)
+	var ask live.Options
+	if o.hosts == "" && o.hostfile == "" { // this machine may be the one that is judged: all of it is worth the time
+		ask = live.Everything(a.env, a.nvmlHelper())
+	}
+	here, _, err := a.lookAtHost(ctx, ask)
 	if err != nil {
 		return c, nil, err
 	}
