@@ -344,7 +344,7 @@ func TestTwoHundredHosts(t *testing.T) {
 		hosts = append(hosts, h)
 	}
 	tr := nativeFor(t, first.Port, key)
-	deadline := 3 * time.Second
+	deadline := 8 * time.Second // 180 handshakes, both ends in this process, under the race detector on two cores
 	start := time.Now()
 	dones := 0
 	rs := RunAll(t.Context(), tr, hosts, func(string) Command { return Command{Argv: []string{"x"}} },
@@ -359,7 +359,7 @@ func TestTwoHundredHosts(t *testing.T) {
 		}
 	}
 	t.Logf("200 hosts, %d bad, deadline %v: %v", len(bad), deadline, took)
-	if took > deadline+2*time.Second || dones != 200 {
+	if took > deadline+4*time.Second || dones != 200 {
 		t.Errorf("took %v, %d done", took, dones)
 	}
 	start = time.Now()
