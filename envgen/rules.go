@@ -523,6 +523,9 @@ func openMPIGate(s *state, n *node) []Var {
 // which pml=ucx would silently undo: a btl list with tcp, or an mtl.
 func (s *state) choseOtherMPI(n *node) bool {
 	for _, set := range s.settings(n) {
+		if shippedDefault(set) { // nobody's choice
+			continue
+		}
 		switch set.Name {
 		case "OMPI_MCA_mtl":
 			return true
