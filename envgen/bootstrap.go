@@ -113,9 +113,11 @@ func bootstrapVars(s *state, n *node) []Var {
 	d, why := s.bootstrapDev(n)
 	if d == nil {
 		if len(n.h.Netdevs) > 0 && !s.isSet(n, "NCCL_SOCKET_IFNAME") {
-			s.add(finding.Finding{ID: "bootstrap.interface", Severity: finding.Warning, Host: n.h.Name, Subject: "NCCL_SOCKET_IFNAME", Seen: why,
+			s.add(finding.Finding{
+				ID: "bootstrap.interface", Severity: finding.Warning, Host: n.h.Name, Subject: "NCCL_SOCKET_IFNAME", Seen: why,
 				Wanted: "the one interface that the job's hosts share", Why: "NCCL chooses by itself, and may take an interface that reaches nobody",
-				Hint: "name it in the profile: bootstrap = \"eth0\""})
+				Hint: "name it in the profile: bootstrap = \"eth0\"",
+			})
 		}
 		return nil
 	}
@@ -129,8 +131,10 @@ func bootstrapVars(s *state, n *node) []Var {
 			not = append(not, Alternative{Value: o.Name, Why: "a virtual interface of this host"})
 		}
 	}
-	v := Var{Name: "NCCL_SOCKET_IFNAME", Value: "=" + d.Name, Why: why, Evidence: []string{d.Name + ": " + strings.Join(addrs, ", ")}, Rejected: not,
-		IfWrong: "the job hangs or stops at its start"}
+	v := Var{
+		Name: "NCCL_SOCKET_IFNAME", Value: "=" + d.Name, Why: why, Evidence: []string{d.Name + ": " + strings.Join(addrs, ", ")}, Rejected: not,
+		IfWrong: "the job hangs or stops at its start",
+	}
 	var out []Var
 	if s.usesNCCL() {
 		out = append(out, v)

@@ -123,8 +123,10 @@ func Compute(in Input) Result {
 	res.Networks = s.networks()
 	res.Contract = s.contract()
 	for _, h := range in.Profile.Hints {
-		s.add(finding.Finding{ID: "profile.hint", Severity: finding.Note, Subject: "profile " + in.Profile.Name, Seen: "cannot be seen from inside this machine",
-			Wanted: h, Why: "the profile's site asks for it", Hint: ""})
+		s.add(finding.Finding{
+			ID: "profile.hint", Severity: finding.Note, Subject: "profile " + in.Profile.Name, Seen: "cannot be seen from inside this machine",
+			Wanted: h, Why: "the profile's site asks for it", Hint: "",
+		})
 	}
 	s.judgeAll()
 	res.Findings = s.collapse()
@@ -174,12 +176,16 @@ func (w gidWant) text() string {
 func (s *state) withProfile(n *node, vars []Var) []Var {
 	put := func(set profiles.Setting, origin Origin, source string) {
 		if k, ok := Known(set.Name); ok && k.existsIn(n.v) == no {
-			s.add(finding.Finding{ID: "version.profile", Severity: finding.Note, Host: n.h.Name, Subject: set.Name,
-				Seen: source + " sets it", Wanted: "a library that knows it", Why: "the library found here does not know this variable, so it is not set", Hint: ""})
+			s.add(finding.Finding{
+				ID: "version.profile", Severity: finding.Note, Host: n.h.Name, Subject: set.Name,
+				Seen: source + " sets it", Wanted: "a library that knows it", Why: "the library found here does not know this variable, so it is not set", Hint: "",
+			})
 			return
 		}
-		v := Var{Name: set.Name, Value: set.Value, Scope: JobScope, Origin: origin, Rule: "profile.env", Why: set.Why,
-			Evidence: []string{source}}
+		v := Var{
+			Name: set.Name, Value: set.Value, Scope: JobScope, Origin: origin, Rule: "profile.env", Why: set.Why,
+			Evidence: []string{source},
+		}
 		if i := indexVar(vars, set.Name); i >= 0 {
 			if vars[i].Value != set.Value {
 				v.Overrode = fmt.Sprintf("%s would have said %s (%s)", vars[i].Origin, vars[i].Value, vars[i].Rule)
@@ -214,8 +220,10 @@ func (s *state) withUser(n *node, vars []Var) []Var {
 			vars[i].Overrode = fmt.Sprintf("the distribution's own %s says %s", set.Where, set.Value)
 			continue
 		}
-		v := Var{Name: set.Name, Value: set.Value, Scope: JobScope, Origin: set.Origin, Rule: "user.set",
-			Why: "set before fabrun: kept", Evidence: []string{set.Where}}
+		v := Var{
+			Name: set.Name, Value: set.Value, Scope: JobScope, Origin: set.Origin, Rule: "user.set",
+			Why: "set before fabrun: kept", Evidence: []string{set.Where},
+		}
 		if set.Host != "" {
 			v.Scope = NodeScope
 		}
@@ -339,16 +347,20 @@ func (s *state) noRDMA() {
 		seen = strings.Join(reasons[:min(3, len(reasons))], "; ")
 	}
 	if s.unfit() {
-		s.add(finding.Finding{ID: "profile.unfit", Severity: finding.Error, Subject: "profile " + s.in.Profile.Name, Seen: seen, Wanted: "a profile that fits these ports",
-			Why: "the profile leaves no port of these hosts, so nothing was set: the job runs as it would without fabrun", Hint: "another --profile ('fabrun profile list'), or none"})
+		s.add(finding.Finding{
+			ID: "profile.unfit", Severity: finding.Error, Subject: "profile " + s.in.Profile.Name, Seen: seen, Wanted: "a profile that fits these ports",
+			Why: "the profile leaves no port of these hosts, so nothing was set: the job runs as it would without fabrun", Hint: "another --profile ('fabrun profile list'), or none",
+		})
 		return
 	}
 	sev := finding.Note
 	if len(reasons) > 0 {
 		sev = finding.Warning // devices are there and none can be used
 	}
-	s.add(finding.Finding{ID: "hca.none", Severity: sev, Seen: seen, Wanted: "an RDMA port that the job can use",
-		Subject: "the job's hosts", Why: "the job runs over TCP; nothing was set", Hint: ""})
+	s.add(finding.Finding{
+		ID: "hca.none", Severity: sev, Seen: seen, Wanted: "an RDMA port that the job can use",
+		Subject: "the job's hosts", Why: "the job runs over TCP; nothing was set", Hint: "",
+	})
 }
 
 // unfit says whether ports are there that only the profile rules out.
@@ -381,10 +393,12 @@ func (s *state) oddNodes() {
 		if len(why) > 0 {
 			seen = strings.Join(why[:min(3, len(why))], "; ")
 		}
-		s.add(finding.Finding{ID: "hca.none-on-host", Severity: finding.Error, Host: n.h.Name, Subject: "RDMA devices", Seen: seen,
+		s.add(finding.Finding{
+			ID: "hca.none-on-host", Severity: finding.Error, Host: n.h.Name, Subject: "RDMA devices", Seen: seen,
 			Wanted: fmt.Sprintf("%d usable, as on the other hosts", most),
 			Why:    "the other hosts use RDMA and this one cannot: NCCL aborts, MPI falls back to TCP towards it",
-			Hint:   "leave " + n.h.Name + " out, or repair it"})
+			Hint:   "leave " + n.h.Name + " out, or repair it",
+		})
 	}
 }
 

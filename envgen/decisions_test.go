@@ -177,12 +177,16 @@ func decisions() []decision {
 			p.Env = append(p.Env, profiles.Setting{Name: "NCCL_IB_ADDR_FAMILY", Value: "AF_INET6", Why: "test"})
 		}, job: nccl("2.18.3")},
 
-		{name: "published: HPC-X on RoCE, TC 124", hosts: []topology.Host{cx4lx("n1", "10.1.4.1")}, profile: "roce-dscp31", workload: "openfoam", job: ompi5,
-			set: []string{"UCX_NET_DEVICES=mlx5_0:1", "UCX_IB_GID_INDEX=3", "UCX_IB_SL=3", "UCX_IB_TRAFFIC_CLASS=124"}},
+		{
+			name: "published: HPC-X on RoCE, TC 124", hosts: []topology.Host{cx4lx("n1", "10.1.4.1")}, profile: "roce-dscp31", workload: "openfoam", job: ompi5,
+			set: []string{"UCX_NET_DEVICES=mlx5_0:1", "UCX_IB_GID_INDEX=3", "UCX_IB_SL=3", "UCX_IB_TRAFFIC_CLASS=124"},
+		},
 		{name: "published: SR-IOV VF in a VMware guest, GID index 3, MTU 9000, NCCL 2.18", hosts: []topology.Host{vmwareVF("vm1")}, profile: "vmware-sriov", job: Job{UsesGPU: ptr(true), Versions: &Versions{NCCL: "2.18.3"}}, set: []string{"NCCL_IB_GID_INDEX=3"}},
 		{name: "published: vSphere with GPUDirect and Horovod, NCCL 2.8", hosts: []topology.Host{hidden(rootPorts("vm1"))}, profile: "vmware-directpath", workload: "horovod", job: Job{Launcher: "openmpi4", Versions: &Versions{NCCL: "2.8.4", MPI: "openmpi 4.1.4", MPIKind: "openmpi", OpenMPIHasUCX: ptr(true)}}},
-		{name: "published: 4 nodes of 4 GPUs, two HCAs, index 3, PHB, NCCL 2.18", hosts: []topology.Host{withEth0(rootPorts("n1")), withEth0(rootPorts("n2"))}, profile: "roce-dscp26", workload: "pytorch", job: Job{Launcher: "torchrun", Versions: &Versions{NCCL: "2.18.3"}},
-			set: []string{"NCCL_IB_HCA=mlx5_0,mlx5_1", "NCCL_IB_GID_INDEX=3", "NCCL_NET_GDR_LEVEL=PHB", "NCCL_SOCKET_IFNAME=eth0"}},
+		{
+			name: "published: 4 nodes of 4 GPUs, two HCAs, index 3, PHB, NCCL 2.18", hosts: []topology.Host{withEth0(rootPorts("n1")), withEth0(rootPorts("n2"))}, profile: "roce-dscp26", workload: "pytorch", job: Job{Launcher: "torchrun", Versions: &Versions{NCCL: "2.18.3"}},
+			set: []string{"NCCL_IB_HCA=mlx5_0,mlx5_1", "NCCL_IB_GID_INDEX=3", "NCCL_NET_GDR_LEVEL=PHB", "NCCL_SOCKET_IFNAME=eth0"},
+		},
 		{name: "published: TC 106 with fabric bootstrap, NCCL 2.20", hosts: []topology.Host{gpuServer("g1", 1)}, profile: "roce-dscp26", change: func(p *profiles.Profile) { p.Fabric.Bootstrap = "fabric" }, job: nccl("2.20.5"), set: []string{"NCCL_IB_TC=106", "NCCL_IB_GID_INDEX=3", "NCCL_SOCKET_IFNAME=rdma0"}},
 	}
 }

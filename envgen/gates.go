@@ -16,8 +16,10 @@ func (n *node) hasFamily(f family) bool {
 // it an error; only under --strict, since a wrong name ends the job.
 func ncclGate(s *state, n *node) []Var {
 	if n.hasFamily(efa) && s.usesNCCL() && n.v.NetPlugin == "" && len(n.h.Software) > 0 && !s.in.Job.InContainer {
-		s.add(finding.Finding{ID: "gate.efa-plugin", Severity: finding.Error, Host: n.h.Name, Subject: "NCCL", Seen: "EFA, and no network plugin for NCCL",
-			Wanted: "the aws-ofi-nccl plugin (libnccl-net.so)", Why: "NCCL itself cannot use EFA: it goes over TCP", Hint: "install aws-ofi-nccl, or use an image that has it"})
+		s.add(finding.Finding{
+			ID: "gate.efa-plugin", Severity: finding.Error, Host: n.h.Name, Subject: "NCCL", Seen: "EFA, and no network plugin for NCCL",
+			Wanted: "the aws-ofi-nccl plugin (libnccl-net.so)", Why: "NCCL itself cannot use EFA: it goes over TCP", Hint: "install aws-ofi-nccl, or use an image that has it",
+		})
 	}
 	if !s.in.Job.Strict || !s.usesNCCL() {
 		return nil
@@ -32,12 +34,16 @@ func ncclGate(s *state, n *node) []Var {
 		net, why = "IB", "NCCL's own RDMA transport"
 	}
 	if net != "" && atLeast(n.v.NCCL, "2.10") != no {
-		out = append(out, Var{Name: "NCCL_NET", Value: net, Why: why + "; with it the job stops instead of falling to sockets", Evidence: []string{"--strict"},
-			Rejected: []Alternative{{Value: "unset", Why: "NCCL would take sockets without a word"}}, IfWrong: "a name that no network has ends the job"})
+		out = append(out, Var{
+			Name: "NCCL_NET", Value: net, Why: why + "; with it the job stops instead of falling to sockets", Evidence: []string{"--strict"},
+			Rejected: []Alternative{{Value: "unset", Why: "NCCL would take sockets without a word"}}, IfWrong: "a name that no network has ends the job",
+		})
 	}
 	if atLeast(n.v.NCCL, "2.30") == yes {
-		out = append(out, Var{Name: "NCCL_IGNORE_NET_MISMATCH", Value: "0", Why: "ranks that see different numbers of NICs are an error", Evidence: []string{"--strict"},
-			IfWrong: "a node with fewer NICs slows all down silently"})
+		out = append(out, Var{
+			Name: "NCCL_IGNORE_NET_MISMATCH", Value: "0", Why: "ranks that see different numbers of NICs are an error", Evidence: []string{"--strict"},
+			IfWrong: "a node with fewer NICs slows all down silently",
+		})
 	}
 	return out
 }
@@ -60,8 +66,10 @@ func libfabricGate(s *state, n *node) []Var {
 	case s.in.Job.Strict && len(n.verbsPorts(false)) > 0:
 		provider, evidence = "verbs", []string{"--strict"}
 	case len(n.verbsPorts(false)) > 0:
-		s.add(finding.Finding{ID: "gate.intelmpi", Severity: finding.Note, Host: n.h.Name, Subject: "I_MPI_OFI_PROVIDER", Seen: "not set, and UCX was not found here",
-			Wanted: "mlx (needs UCX) or verbs", Why: "Intel MPI chooses by itself and may fall to tcp", Hint: "I_MPI_DEBUG=4 prints the provider; --strict forces verbs"})
+		s.add(finding.Finding{
+			ID: "gate.intelmpi", Severity: finding.Note, Host: n.h.Name, Subject: "I_MPI_OFI_PROVIDER", Seen: "not set, and UCX was not found here",
+			Wanted: "mlx (needs UCX) or verbs", Why: "Intel MPI chooses by itself and may fall to tcp", Hint: "I_MPI_DEBUG=4 prints the provider; --strict forces verbs",
+		})
 	}
 	if provider == "" {
 		return nil
@@ -91,8 +99,10 @@ func libfabricGID(s *state, n *node) []Var {
 // zeroDefault pins an index for a library that would take 0.
 func (s *state) zeroDefault(n *node, name, who string) []Var {
 	if s.zeroGID.failed != "" {
-		s.add(finding.Finding{ID: "gid.no-common", Severity: finding.Error, Host: n.h.Name, Subject: name, Seen: "no index is right on every port: " + s.zeroGID.failed,
-			Wanted: "one index for every port", Why: who + " takes one index for all, by default 0", Hint: "give all ports the same kinds of addresses"})
+		s.add(finding.Finding{
+			ID: "gid.no-common", Severity: finding.Error, Host: n.h.Name, Subject: name, Seen: "no index is right on every port: " + s.zeroGID.failed,
+			Wanted: "one index for every port", Why: who + " takes one index for all, by default 0", Hint: "give all ports the same kinds of addresses",
+		})
 		return nil
 	}
 	var out []Var
@@ -119,8 +129,10 @@ func mvapich2(s *state, n *node) []Var {
 			names = append(names, p.hca.Name)
 		}
 	}
-	out := []Var{{Name: "MV2_IBA_HCA", Value: strings.Join(names, ":"), Why: "the devices that are up and on the fabric", Evidence: portEvidence(ps), Rejected: n.rejectedPorts(),
-		IfWrong: "the job stops: MVAPICH2 has no way but these devices"}}
+	out := []Var{{
+		Name: "MV2_IBA_HCA", Value: strings.Join(names, ":"), Why: "the devices that are up and on the fabric", Evidence: portEvidence(ps), Rejected: n.rejectedPorts(),
+		IfWrong: "the job stops: MVAPICH2 has no way but these devices",
+	}}
 	if n.anyRoCE() {
 		out = append(out, Var{Name: "MV2_USE_RoCE", Value: "1", Why: "the ports are Ethernet", Evidence: portEvidence(ps), IfWrong: "MVAPICH2 looks for a subnet manager and stops"})
 		if s.want.version == roceV2 {
@@ -129,8 +141,10 @@ func mvapich2(s *state, n *node) []Var {
 		out = append(out, s.zeroDefault(n, "MV2_DEFAULT_GID_INDEX", "MVAPICH2")...)
 	}
 	if q := s.qos(); q != nil && q.sl != "" {
-		out = append(out, Var{Name: "MV2_DEFAULT_SERVICE_LEVEL", Value: q.sl, Why: "the service level of the profile's RDMA class", Evidence: []string{"profile " + s.in.Profile.Name},
-			IfWrong: "another priority or virtual lane"})
+		out = append(out, Var{
+			Name: "MV2_DEFAULT_SERVICE_LEVEL", Value: q.sl, Why: "the service level of the profile's RDMA class", Evidence: []string{"profile " + s.in.Profile.Name},
+			IfWrong: "another priority or virtual lane",
+		})
 	}
 	return out
 }
@@ -144,13 +158,13 @@ func nvshmem(s *state, n *node) []Var {
 	}
 	var out []Var
 	if prefix := commonPrefix(ps); prefix != "" && !strings.HasPrefix(ps[0].hca.Name, "mlx5") {
-		out = append(out, Var{Name: "NVSHMEM_HCA_PREFIX", Value: prefix, Why: "the devices are not called mlx5…, and NVSHMEM's GPU-driven transports look for that name", Evidence: portEvidence(ps),
-			IfWrong: "NVSHMEM finds no device"})
+		out = append(out, Var{
+			Name: "NVSHMEM_HCA_PREFIX", Value: prefix, Why: "the devices are not called mlx5…, and NVSHMEM's GPU-driven transports look for that name", Evidence: portEvidence(ps),
+			IfWrong: "NVSHMEM finds no device",
+		})
 	}
 	if n.anyRoCE() {
-		for _, v := range s.zeroLikeNCCL() {
-			out = append(out, v)
-		}
+		out = append(out, s.zeroLikeNCCL()...)
 	}
 	return append(out, s.qosVars(n, "NVSHMEM_IB_TRAFFIC_CLASS", "NVSHMEM_IB_SL")...)
 }
@@ -202,8 +216,10 @@ func ncclLog(s *state, n *node) []Var {
 		if name == "NCCL_DEBUG" {
 			for _, set := range s.settings(n) {
 				if set.Name == name && !strings.EqualFold(set.Value, "INFO") && !strings.EqualFold(set.Value, "TRACE") {
-					s.add(finding.Finding{ID: "log.quiet", Severity: finding.Note, Host: n.h.Name, Subject: "NCCL_DEBUG", Seen: "NCCL_DEBUG=" + set.Value + inPlace(set.Where),
-						Wanted: "INFO, or unset", Why: "NCCL does not say which network it took; counters judge", Hint: "unset it, and fabrun reads NCCL's log privately"})
+					s.add(finding.Finding{
+						ID: "log.quiet", Severity: finding.Note, Host: n.h.Name, Subject: "NCCL_DEBUG", Seen: "NCCL_DEBUG=" + set.Value + inPlace(set.Where),
+						Wanted: "INFO, or unset", Why: "NCCL does not say which network it took; counters judge", Hint: "unset it, and fabrun reads NCCL's log privately",
+					})
 				}
 			}
 		}
@@ -232,11 +248,15 @@ func (s *state) otherFabrics() {
 	for _, n := range s.usedNodes() {
 		switch {
 		case n.hasFamily(cxi):
-			s.add(finding.Finding{ID: "hca.slingshot", Severity: finding.Note, Host: n.h.Name, Subject: "Slingshot", Seen: "cxi devices", Wanted: "",
-				Why: "the vendor's libfabric provider uses them by itself; UCX is not for them", Hint: "NCCL needs the aws-ofi-nccl plugin built for cxi"})
+			s.add(finding.Finding{
+				ID: "hca.slingshot", Severity: finding.Note, Host: n.h.Name, Subject: "Slingshot", Seen: "cxi devices", Wanted: "",
+				Why: "the vendor's libfabric provider uses them by itself; UCX is not for them", Hint: "NCCL needs the aws-ofi-nccl plugin built for cxi",
+			})
 		case n.hasFamily(psm):
-			s.add(finding.Finding{ID: "hca.omni-path", Severity: finding.Note, Host: n.h.Name, Subject: "Omni-Path", Seen: "hfi1 or qib devices", Wanted: "",
-				Why: "MPI uses them through PSM2 or libfabric by itself; UCX is not for them", Hint: ""})
+			s.add(finding.Finding{
+				ID: "hca.omni-path", Severity: finding.Note, Host: n.h.Name, Subject: "Omni-Path", Seen: "hfi1 or qib devices", Wanted: "",
+				Why: "MPI uses them through PSM2 or libfabric by itself; UCX is not for them", Hint: "",
+			})
 		}
 	}
 }

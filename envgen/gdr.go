@@ -63,17 +63,21 @@ func ncclGDR(s *state, n *node) []Var {
 	}
 	switch gdrPossible(n.h) {
 	case no:
-		s.add(finding.Finding{ID: "gdr.no-peer-memory", Severity: finding.Warning, Host: n.h.Name, Subject: "GPUDirect RDMA",
+		s.add(finding.Finding{
+			ID: "gdr.no-peer-memory", Severity: finding.Warning, Host: n.h.Name, Subject: "GPUDirect RDMA",
 			Seen: "neither nvidia_peermem nor DMA-BUF", Wanted: "one of them", Why: "every byte between GPUs of different nodes goes through host memory",
-			Hint: "load nvidia_peermem (as root), or use the open GPU kernel modules with DMA-BUF"})
+			Hint: "load nvidia_peermem (as root), or use the open GPU kernel modules with DMA-BUF",
+		})
 		return nil
 	case unknown: // never a level for what is perhaps not there
 		n.leave(Var{Name: "NCCL_NET_GDR_LEVEL", Why: "whether NICs can read GPU memory here is not known"})
 		return nil
 	}
 	if id, why, hint := platformBars(n.h); id != "" {
-		s.add(finding.Finding{ID: id, Severity: finding.Warning, Host: n.h.Name, Subject: "NCCL_NET_GDR_LEVEL", Seen: why,
-			Wanted: "a PCI tree through which NICs reach GPUs directly", Why: "the level is left to NCCL", Hint: hint})
+		s.add(finding.Finding{
+			ID: id, Severity: finding.Warning, Host: n.h.Name, Subject: "NCCL_NET_GDR_LEVEL", Seen: why,
+			Wanted: "a PCI tree through which NICs reach GPUs directly", Why: "the level is left to NCCL", Hint: hint,
+		})
 		n.leave(Var{Name: "NCCL_NET_GDR_LEVEL", Why: why})
 		return nil
 	}
@@ -99,12 +103,16 @@ func ncclGDR(s *state, n *node) []Var {
 		}
 	}
 	if len(far) > 0 {
-		s.add(finding.Finding{ID: "gdr.far-gpu", Severity: finding.Note, Host: n.h.Name, Subject: strings.Join(far, ", "), Seen: "the nearest NIC is on the other socket",
-			Wanted: "a NIC on each socket", Why: "these GPUs go through a neighbour's NIC (PXN) or host memory, which is faster than GPUDirect across the socket link", Hint: "nothing to do for this job"})
+		s.add(finding.Finding{
+			ID: "gdr.far-gpu", Severity: finding.Note, Host: n.h.Name, Subject: strings.Join(far, ", "), Seen: "the nearest NIC is on the other socket",
+			Wanted: "a NIC on each socket", Why: "these GPUs go through a neighbour's NIC (PXN) or host memory, which is faster than GPUDirect across the socket link", Hint: "nothing to do for this job",
+		})
 	}
 	if needed != topology.PHB || !defaultLevel.Closer(needed) {
-		n.leave(Var{Name: "NCCL_NET_GDR_LEVEL", Why: "NCCL's default " + string(defaultLevel) + " reaches every GPU's nearest NIC that is worth reaching", Evidence: evidence,
-			Rejected: []Alternative{{Value: "PHB", Why: "not needed: no GPU has its NIC behind the root complex"}}})
+		n.leave(Var{
+			Name: "NCCL_NET_GDR_LEVEL", Why: "NCCL's default " + string(defaultLevel) + " reaches every GPU's nearest NIC that is worth reaching", Evidence: evidence,
+			Rejected: []Alternative{{Value: "PHB", Why: "not needed: no GPU has its NIC behind the root complex"}},
+		})
 		return nil
 	}
 	return []Var{{

@@ -292,8 +292,10 @@ func bonded(name string) topology.Host {
 	d.Kind, d.Slaves, d.BondMode, d.LACPPorts = "bond", []string{"ens1f0", "ens1f1"}, "802.3ad", ptr(2)
 	s0, s1 := netdev("ens1f0", ""), netdev("ens1f1", "")
 	s0.Master, s1.Master = "bond0", "bond0"
-	return topology.Host{Name: name, HCAs: []topology.HCA{{Name: "mlx5_bond_0", PCI: "0000:5e:00.0", Driver: "mlx5", Bond: true, Ports: []topology.Port{ethPort("bond0", "10.1.4.1", 200)}}},
-		Netdevs: []topology.Netdev{d, s0, s1}}
+	return topology.Host{
+		Name: name, HCAs: []topology.HCA{{Name: "mlx5_bond_0", PCI: "0000:5e:00.0", Driver: "mlx5", Bond: true, Ports: []topology.Port{ethPort("bond0", "10.1.4.1", 200)}}},
+		Netdevs: []topology.Netdev{d, s0, s1},
+	}
 }
 
 func addGIDs(h topology.Host, dev, ip string) topology.Host {

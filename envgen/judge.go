@@ -124,7 +124,8 @@ func judgeName(j *judging, set Setting) {
 	}
 	j.say("value.misspelt", finding.Warning, set.Host, set, finding.Finding{
 		Seen: "no library reads this name", Wanted: near.Name,
-		Why: "it does nothing, silently", Hint: "perhaps meant: " + near.Name + "=" + set.Value})
+		Why: "it does nothing, silently", Hint: "perhaps meant: " + near.Name + "=" + set.Value,
+	})
 }
 
 func judgeForm(j *judging, set Setting) {
@@ -133,13 +134,17 @@ func judgeForm(j *judging, set Setting) {
 	}
 	v := set.Value
 	if len(v) >= 2 && (v[0] == '"' && v[len(v)-1] == '"' || v[0] == '\'' && v[len(v)-1] == '\'') {
-		j.say("value.quotes", finding.Error, set.Host, set, finding.Finding{Seen: "the quotes are part of the value", Wanted: "the bare value",
-			Why: "nothing removes quotes here, and the library reads them", Hint: set.Name + "=" + v[1:len(v)-1]})
+		j.say("value.quotes", finding.Error, set.Host, set, finding.Finding{
+			Seen: "the quotes are part of the value", Wanted: "the bare value",
+			Why: "nothing removes quotes here, and the library reads them", Hint: set.Name + "=" + v[1:len(v)-1],
+		})
 		return
 	}
 	if strings.TrimSpace(v) != v {
-		j.say("value.space", finding.Warning, set.Host, set, finding.Finding{Seen: "a space at the end is part of the value", Wanted: "the bare value",
-			Why: "the library does not trim it", Hint: set.Name + "=" + strings.TrimSpace(v)})
+		j.say("value.space", finding.Warning, set.Host, set, finding.Finding{
+			Seen: "a space at the end is part of the value", Wanted: "the bare value",
+			Why: "the library does not trim it", Hint: set.Name + "=" + strings.TrimSpace(v),
+		})
 		return
 	}
 	if v == "" {
@@ -172,12 +177,14 @@ func (j *judging) judgeNumber(set Setting) {
 	if !exact {
 		j.say("value.not-a-number", finding.Error, set.Host, set, finding.Finding{
 			Seen: fmt.Sprintf("NCCL reads this as %d", n), Wanted: "a number", Why: "NCCL takes the digits at the front and ignores the rest, silently",
-			Hint: set.Name + "=" + map[bool]string{true: "1", false: strconv.FormatInt(n, 10)}[isTrueWord(v)]})
+			Hint: set.Name + "=" + map[bool]string{true: "1", false: strconv.FormatInt(n, 10)}[isTrueWord(v)],
+		})
 		return
 	}
 	if len(v) > 1 && v[0] == '0' && v[1] != 'x' && v[1] != 'X' {
 		j.say("value.octal", finding.Warning, set.Host, set, finding.Finding{
-			Seen: fmt.Sprintf("NCCL reads this as octal: %d", n), Wanted: "no zero at the front", Why: "a number that begins with 0 is octal", Hint: set.Name + "=" + strings.TrimLeft(v, "0")})
+			Seen: fmt.Sprintf("NCCL reads this as octal: %d", n), Wanted: "no zero at the front", Why: "a number that begins with 0 is octal", Hint: set.Name + "=" + strings.TrimLeft(v, "0"),
+		})
 	}
 	lo, hi := k.Min, k.Max
 	if k.Kind == Bool {
@@ -206,7 +213,8 @@ func (j *judging) judgeWord(set Setting) {
 		n, _ := ncclInt(v)
 		word := old[min(max(int(n), 0), 4)]
 		j.say("value.old-level", finding.Note, set.Host, set, finding.Finding{
-			Seen: "the old numbers: read as " + word, Wanted: "the word", Why: "numbers are easily misread: they are not NCCL's present order", Hint: set.Name + "=" + word})
+			Seen: "the old numbers: read as " + word, Wanted: "the word", Why: "numbers are easily misread: they are not NCCL's present order", Hint: set.Name + "=" + word,
+		})
 		return
 	}
 	hint := ""
@@ -229,7 +237,8 @@ func judgeOldName(j *judging, set Setting) {
 		return
 	}
 	j.say("version.old-name", finding.Warning, set.Host, set, finding.Finding{
-		Seen: "an old name", Wanted: j.known.Instead, Why: "newer releases of the library read the new name", Hint: "use " + j.known.Instead})
+		Seen: "an old name", Wanted: j.known.Instead, Why: "newer releases of the library read the new name", Hint: "use " + j.known.Instead,
+	})
 }
 
 func judgeVersion(j *judging, set Setting) {
@@ -257,7 +266,8 @@ func judgeVersion(j *judging, set Setting) {
 			when = "before " + j.known.Until
 		}
 		j.say("version.unknown-to-library", finding.Warning, set.Host, set, finding.Finding{
-			Seen: fmt.Sprintf("%s %s is used", j.known.Library, j.known.version(v)), Wanted: j.known.Library + " " + when, Why: why, Hint: ""})
+			Seen: fmt.Sprintf("%s %s is used", j.known.Library, j.known.version(v)), Wanted: j.known.Library + " " + when, Why: why, Hint: "",
+		})
 		return
 	}
 }
@@ -268,8 +278,10 @@ func judgeHCA(j *judging, set Setting) {
 	}
 	f := parseFilter(set.Value)
 	if strings.Contains(strings.TrimPrefix(set.Value, "^"), ",^") || strings.Contains(strings.TrimPrefix(strings.TrimPrefix(set.Value, "^"), "="), ",=") {
-		j.say("hca.list-form", finding.Error, set.Host, set, finding.Finding{Seen: "'^' or '=' inside the list", Wanted: "once, before the first name",
-			Why: "it holds for the whole list and is part of a name elsewhere", Hint: "NCCL_IB_HCA=" + strings.NewReplacer(",^", ",", ",=", ",").Replace(set.Value)})
+		j.say("hca.list-form", finding.Error, set.Host, set, finding.Finding{
+			Seen: "'^' or '=' inside the list", Wanted: "once, before the first name",
+			Why: "it holds for the whole list and is part of a name elsewhere", Hint: "NCCL_IB_HCA=" + strings.NewReplacer(",^", ",", ",=", ",").Replace(set.Value),
+		})
 	}
 	nodes := j.nodesOf(set)
 	if len(nodes) == 0 {
@@ -280,7 +292,8 @@ func judgeHCA(j *judging, set Setting) {
 			if n := len(it.name); n > 1 && it.name[n-1] == '1' && !(it.name[n-2] >= '0' && it.name[n-2] <= '9') && it.port < 0 {
 				j.say("hca.prefix", finding.Warning, set.Host, set, finding.Finding{
 					Seen: fmt.Sprintf("%s is a prefix: it also takes %s0, %s1, …", it.name, it.name, it.name), Wanted: "exact names",
-					Why: "without '=' every device whose name begins so is used", Hint: "NCCL_IB_HCA='=" + set.Value + "'"})
+					Why: "without '=' every device whose name begins so is used", Hint: "NCCL_IB_HCA='=" + set.Value + "'",
+				})
 				return
 			}
 		}
@@ -310,8 +323,10 @@ func (j *judging) judgeHCAOn(n *node, set Setting, f filter) {
 		}
 	}
 	if len(extra) > 0 {
-		j.say("hca.prefix", finding.Warning, n.h.Name, set, finding.Finding{Seen: "a prefix: it also takes " + strings.Join(extra, ", "), Wanted: "exact names",
-			Why: "without '=' every device whose name begins so is used", Hint: "NCCL_IB_HCA='=" + set.Value + "'"})
+		j.say("hca.prefix", finding.Warning, n.h.Name, set, finding.Finding{
+			Seen: "a prefix: it also takes " + strings.Join(extra, ", "), Wanted: "exact names",
+			Why: "without '=' every device whose name begins so is used", Hint: "NCCL_IB_HCA='=" + set.Value + "'",
+		})
 	}
 	var absent []string
 	if !f.exclude {
@@ -327,18 +342,24 @@ func (j *judging) judgeHCAOn(n *node, set Setting, f filter) {
 		if len(useless) > 0 {
 			seen = "takes only " + strings.Join(useless, ", ")
 		}
-		j.say("hca.takes-nothing", finding.Error, n.h.Name, set, finding.Finding{Seen: seen, Wanted: "ports that are up and on the fabric: " + strings.Join(portNames(n.verbsPorts(true)), ", "),
-			Why: "NCCL finds no device and uses TCP", Hint: hcaHint(n)})
+		j.say("hca.takes-nothing", finding.Error, n.h.Name, set, finding.Finding{
+			Seen: seen, Wanted: "ports that are up and on the fabric: " + strings.Join(portNames(n.verbsPorts(true)), ", "),
+			Why: "NCCL finds no device and uses TCP", Hint: hcaHint(n),
+		})
 	case len(absent) > 0:
-		j.say("hca.absent", finding.Error, n.h.Name, set, finding.Finding{Seen: "not on this host: " + strings.Join(absent, ", "), Wanted: "devices that are there",
-			Why: "the rails that were meant are not used", Hint: hcaHint(n)})
+		j.say("hca.absent", finding.Error, n.h.Name, set, finding.Finding{
+			Seen: "not on this host: " + strings.Join(absent, ", "), Wanted: "devices that are there",
+			Why: "the rails that were meant are not used", Hint: hcaHint(n),
+		})
 	case len(useless) > 0:
 		sev := finding.Error
 		if !f.exact {
 			sev = finding.Warning
 		}
-		j.say("hca.takes-unusable", sev, n.h.Name, set, finding.Finding{Seen: "takes " + strings.Join(useless, ", "), Wanted: "ports that are up and on the fabric",
-			Why: "a port that is down is skipped, another network's makes connections time out", Hint: hcaHint(n)})
+		j.say("hca.takes-unusable", sev, n.h.Name, set, finding.Finding{
+			Seen: "takes " + strings.Join(useless, ", "), Wanted: "ports that are up and on the fabric",
+			Why: "a port that is down is skipped, another network's makes connections time out", Hint: hcaHint(n),
+		})
 	}
 }
 
@@ -389,16 +410,22 @@ func judgeUCXDevices(j *judging, set Setting) {
 		}
 		good := strings.Join(portNames(n.verbsPorts(false)), ",")
 		if len(absent) > 0 {
-			j.say("hca.ucx-absent", finding.Error, n.h.Name, set, finding.Finding{Seen: "not on this host: " + strings.Join(absent, ", "), Wanted: cmpOr(good, "devices that are there"),
-				Why: "UCX warns and goes on with what remains; with nothing left the job aborts", Hint: ucxHint(good)})
+			j.say("hca.ucx-absent", finding.Error, n.h.Name, set, finding.Finding{
+				Seen: "not on this host: " + strings.Join(absent, ", "), Wanted: cmpOr(good, "devices that are there"),
+				Why: "UCX warns and goes on with what remains; with nothing left the job aborts", Hint: ucxHint(good),
+			})
 		}
 		if len(dead) > 0 {
-			j.say("hca.ucx-unusable", finding.Error, n.h.Name, set, finding.Finding{Seen: "takes " + strings.Join(dead, ", "), Wanted: cmpOr(good, "usable ports"),
-				Why: "UCX cannot use it", Hint: ucxHint(good)})
+			j.say("hca.ucx-unusable", finding.Error, n.h.Name, set, finding.Finding{
+				Seen: "takes " + strings.Join(dead, ", "), Wanted: cmpOr(good, "usable ports"),
+				Why: "UCX cannot use it", Hint: ucxHint(good),
+			})
 		}
 		if len(tcp) > 0 && len(n.use) > 0 {
-			j.say("gate.ucx-netdev", finding.Warning, n.h.Name, set, finding.Finding{Seen: "names the network interface " + strings.Join(tcp, ", "), Wanted: cmpOr(good, "RDMA devices only"),
-				Why: "an interface is for UCX's tcp: it may carry the data", Hint: ucxHint(good)})
+			j.say("gate.ucx-netdev", finding.Warning, n.h.Name, set, finding.Finding{
+				Seen: "names the network interface " + strings.Join(tcp, ", "), Wanted: cmpOr(good, "RDMA devices only"),
+				Why: "an interface is for UCX's tcp: it may carry the data", Hint: ucxHint(good),
+			})
 		}
 	}
 }
@@ -411,8 +438,10 @@ func ucxHint(good string) string {
 }
 
 func (j *judging) sayPortless(set Setting, host, item string) {
-	j.say("hca.ucx-port", finding.Error, host, set, finding.Finding{Seen: item + " has no port", Wanted: item + ":1",
-		Why: "UCX's name of an RDMA device has its port; without it the name matches nothing", Hint: strings.Replace(set.Name+"="+set.Value, item, item+":1", 1)})
+	j.say("hca.ucx-port", finding.Error, host, set, finding.Finding{
+		Seen: item + " has no port", Wanted: item + ":1",
+		Why: "UCX's name of an RDMA device has its port; without it the name matches nothing", Hint: strings.Replace(set.Name+"="+set.Value, item, item+":1", 1),
+	})
 }
 
 // rdmaName says whether a name looks like an RDMA device's and not like a netdev's.
@@ -433,8 +462,10 @@ func judgePerRank(j *judging, set Setting) {
 		return
 	}
 	if slices.ContainsFunc(rankWords, func(w string) bool { return strings.Contains(set.Value, w) }) {
-		j.say("hca.per-rank", finding.Error, set.Host, set, finding.Finding{Seen: "a different device per rank", Wanted: "one list of all devices of the node, the same for every rank",
-			Why: "NCCL builds its rings from the node's devices; ranks that see different ones fail or fall to one NIC", Hint: "list all: NCCL_IB_HCA='=mlx5_0,mlx5_1,…' (per-rank choice is for UCX_NET_DEVICES)"})
+		j.say("hca.per-rank", finding.Error, set.Host, set, finding.Finding{
+			Seen: "a different device per rank", Wanted: "one list of all devices of the node, the same for every rank",
+			Why: "NCCL builds its rings from the node's devices; ranks that see different ones fail or fall to one NIC", Hint: "list all: NCCL_IB_HCA='=mlx5_0,mlx5_1,…' (per-rank choice is for UCX_NET_DEVICES)",
+		})
 	}
 }
 
@@ -467,8 +498,10 @@ func judgeGIDPin(j *judging, set Setting) {
 			}
 		}
 		if len(wrong) > 0 {
-			j.say("gid.pinned", finding.Error, n.h.Name, set, finding.Finding{Seen: strings.Join(wrong[:min(len(wrong), 6)], "; "), Wanted: j.s.want.text() + " at that index on every port",
-				Why: "connections from that port fail or leave the fabric", Hint: pinHint(n, set.Name)})
+			j.say("gid.pinned", finding.Error, n.h.Name, set, finding.Finding{
+				Seen: strings.Join(wrong[:min(len(wrong), 6)], "; "), Wanted: j.s.want.text() + " at that index on every port",
+				Why: "connections from that port fail or leave the fabric", Hint: pinHint(n, set.Name),
+			})
 		}
 		if !roce && len(n.use) > 0 && set.Name == "NCCL_IB_GID_INDEX" {
 			j.say("gid.no-roce", finding.Note, n.h.Name, set, finding.Finding{Seen: "no RoCE port on this host", Wanted: "", Why: "the index has no meaning on InfiniBand (NCCL ignores it there since 2.22)", Hint: "unset it"})
@@ -546,8 +579,10 @@ func judgeRange(j *judging, set Setting) {
 		}
 	}
 	if pre.Addr().Is6() != (family == "AF_INET6") {
-		j.say("gid.range-family", finding.Error, set.Host, set, finding.Finding{Seen: "the family in force is " + family, Wanted: "a range of that family", Why: "no address can be in it",
-			Hint: strings.TrimSuffix(set.Name, "RANGE") + "FAMILY=" + map[bool]string{true: "AF_INET6", false: "AF_INET"}[pre.Addr().Is6()]})
+		j.say("gid.range-family", finding.Error, set.Host, set, finding.Finding{
+			Seen: "the family in force is " + family, Wanted: "a range of that family", Why: "no address can be in it",
+			Hint: strings.TrimSuffix(set.Name, "RANGE") + "FAMILY=" + map[bool]string{true: "AF_INET6", false: "AF_INET"}[pre.Addr().Is6()],
+		})
 	}
 }
 
@@ -589,19 +624,24 @@ func judgeTC(j *judging, set Setting) {
 		if q != nil {
 			wanted, hint = strconv.Itoa(q.RDMA.TC()), fmt.Sprintf("%s=%d", set.Name, q.RDMA.TC())
 		}
-		j.say("qos.dscp-for-tc", finding.Error, set.Host, set, finding.Finding{Seen: fmt.Sprintf("%d is a DSCP; as a traffic class it marks DSCP %d", tc, tc>>2), Wanted: wanted,
-			Why: "the variable takes the whole traffic class byte, DSCP<<2 | ECN: the traffic is not in the lossless class", Hint: hint})
+		j.say("qos.dscp-for-tc", finding.Error, set.Host, set, finding.Finding{
+			Seen: fmt.Sprintf("%d is a DSCP; as a traffic class it marks DSCP %d", tc, tc>>2), Wanted: wanted,
+			Why: "the variable takes the whole traffic class byte, DSCP<<2 | ECN: the traffic is not in the lossless class", Hint: hint,
+		})
 		return
 	case q != nil && tc>>2 != q.RDMA.DSCP:
-		j.say("qos.not-the-plan", finding.Warning, set.Host, set, finding.Finding{Seen: fmt.Sprintf("marks DSCP %d", tc>>2), Wanted: fmt.Sprintf("DSCP %d (%d), as profile %s says", q.RDMA.DSCP, q.RDMA.TC(), j.s.in.Profile.Name),
-			Why: "the traffic is not in the class that the fabric keeps for RDMA", Hint: fmt.Sprintf("%s=%d", set.Name, q.RDMA.TC())})
+		j.say("qos.not-the-plan", finding.Warning, set.Host, set, finding.Finding{
+			Seen: fmt.Sprintf("marks DSCP %d", tc>>2), Wanted: fmt.Sprintf("DSCP %d (%d), as profile %s says", q.RDMA.DSCP, q.RDMA.TC(), j.s.in.Profile.Name),
+			Why: "the traffic is not in the class that the fabric keeps for RDMA", Hint: fmt.Sprintf("%s=%d", set.Name, q.RDMA.TC()),
+		})
 	}
 	for _, n := range j.nodesOf(set) {
 		for _, p := range n.use {
 			if g := p.p.GlobalTClass; g != nil && p.roce() && *g != tc {
 				j.say("qos.global-tclass", finding.Error, n.h.Name, set, finding.Finding{
 					Seen: fmt.Sprintf("%s has Global tclass=%d (sys/class/infiniband/%s/tc/%d/traffic_class)", p.name(), *g, p.hca.Name, p.p.Number), Wanted: "the same value, or none for the port",
-					Why: "the driver replaces the class of every queue pair by the port's: this setting does nothing", Hint: fmt.Sprintf("echo -1 > /sys/class/infiniband/%s/tc/%d/traffic_class (as root), or set %s=%d", p.hca.Name, p.p.Number, set.Name, *g)})
+					Why: "the driver replaces the class of every queue pair by the port's: this setting does nothing", Hint: fmt.Sprintf("echo -1 > /sys/class/infiniband/%s/tc/%d/traffic_class (as root), or set %s=%d", p.hca.Name, p.p.Number, set.Name, *g),
+				})
 			}
 		}
 		j.s.judgeClassOn(n, set.Name+"="+set.Value, tc)
@@ -625,8 +665,10 @@ func judgeInterface(j *judging, set Setting) {
 	if len(nodes) == 0 {
 		for _, it := range f.items {
 			if !f.exclude && (virtualName(it.name) || it.name == "lo") {
-				j.say("bootstrap.virtual", finding.Error, set.Host, set, finding.Finding{Seen: it.name + " is a virtual interface of one host", Wanted: "the interface that the hosts share",
-					Why: "it reaches no other host", Hint: "name the management or fabric interface exactly: NCCL_SOCKET_IFNAME='=eth0'"})
+				j.say("bootstrap.virtual", finding.Error, set.Host, set, finding.Finding{
+					Seen: it.name + " is a virtual interface of one host", Wanted: "the interface that the hosts share",
+					Why: "it reaches no other host", Hint: "name the management or fabric interface exactly: NCCL_SOCKET_IFNAME='=eth0'",
+				})
 				return
 			}
 		}
@@ -654,11 +696,15 @@ func judgeInterface(j *judging, set Setting) {
 		switch {
 		case len(n.h.Netdevs) == 0:
 		case len(taken) == 0:
-			j.say("bootstrap.takes-nothing", finding.Error, n.h.Name, set, finding.Finding{Seen: "no interface that is up matches", Wanted: cmpOr(good, "an interface that is up"),
-				Why: "NCCL stops: no socket interface found", Hint: hint})
+			j.say("bootstrap.takes-nothing", finding.Error, n.h.Name, set, finding.Finding{
+				Seen: "no interface that is up matches", Wanted: cmpOr(good, "an interface that is up"),
+				Why: "NCCL stops: no socket interface found", Hint: hint,
+			})
 		case len(virtual) > 0:
-			j.say("bootstrap.virtual", finding.Warning, n.h.Name, set, finding.Finding{Seen: "takes " + strings.Join(virtual, ", "), Wanted: cmpOr(good, "interfaces that the hosts share"),
-				Why: "a virtual interface of one host reaches no other: the job hangs at its start", Hint: hint})
+			j.say("bootstrap.virtual", finding.Warning, n.h.Name, set, finding.Finding{
+				Seen: "takes " + strings.Join(virtual, ", "), Wanted: cmpOr(good, "interfaces that the hosts share"),
+				Why: "a virtual interface of one host reaches no other: the job hangs at its start", Hint: hint,
+			})
 		}
 	}
 }
@@ -778,8 +824,10 @@ func judgeLog(j *judging, set Setting) {
 	}
 	if !strings.Contains(strings.ReplaceAll(set.Value, "%%", ""), "%p") {
 		ext := path.Ext(set.Value)
-		j.say("log.overwritten", finding.Warning, set.Host, set, finding.Finding{Seen: "no %p in the name", Wanted: "a file per process", Why: "all ranks of a node overwrite one file",
-			Hint: "NCCL_DEBUG_FILE=" + strings.TrimSuffix(set.Value, ext) + ".%h.%p" + ext})
+		j.say("log.overwritten", finding.Warning, set.Host, set, finding.Finding{
+			Seen: "no %p in the name", Wanted: "a file per process", Why: "all ranks of a node overwrite one file",
+			Hint: "NCCL_DEBUG_FILE=" + strings.TrimSuffix(set.Value, ext) + ".%h.%p" + ext,
+		})
 	}
 }
 
@@ -799,14 +847,18 @@ func (s *state) judgeTogether() {
 	nccl, ntc, okN := get("NCCL_IB_TC")
 	_, utc, okU := get("UCX_IB_TRAFFIC_CLASS")
 	if okN && okU && ntc>>2 != utc>>2 {
-		s.add(finding.Finding{ID: "qos.libraries-differ", Severity: finding.Warning, Subject: "NCCL_IB_TC",
+		s.add(finding.Finding{
+			ID: "qos.libraries-differ", Severity: finding.Warning, Subject: "NCCL_IB_TC",
 			Seen:   fmt.Sprintf("NCCL_IB_TC=%d (DSCP %d) beside UCX_IB_TRAFFIC_CLASS=%d (DSCP %d)%s", ntc, ntc>>2, utc, utc>>2, inPlace(nccl.Where)),
-			Wanted: "one DSCP for both", Why: "one of the two is not in the fabric's RDMA class", Hint: "set both to the fabric's traffic class"})
+			Wanted: "one DSCP for both", Why: "one of the two is not in the fabric's RDMA class", Hint: "set both to the fabric's traffic class",
+		})
 	}
 	if g, _, ok := get("UCX_IB_GID_INDEX"); ok {
 		if i := slices.IndexFunc(s.in.Job.Settings, func(o Setting) bool { return o.Name == "UCX_IB_ROCE_SUBNETS" && o.Value != "all" }); i >= 0 {
-			s.add(finding.Finding{ID: "gid.ucx-both", Severity: finding.Error, Subject: "UCX_IB_GID_INDEX", Seen: "UCX_IB_GID_INDEX=" + g.Value + " with UCX_IB_ROCE_SUBNETS=" + s.in.Job.Settings[i].Value,
-				Wanted: "one of the two", Why: "UCX refuses both together", Hint: "unset UCX_IB_GID_INDEX"})
+			s.add(finding.Finding{
+				ID: "gid.ucx-both", Severity: finding.Error, Subject: "UCX_IB_GID_INDEX", Seen: "UCX_IB_GID_INDEX=" + g.Value + " with UCX_IB_ROCE_SUBNETS=" + s.in.Job.Settings[i].Value,
+				Wanted: "one of the two", Why: "UCX refuses both together", Hint: "unset UCX_IB_GID_INDEX",
+			})
 		}
 	}
 }

@@ -142,8 +142,19 @@ func TestNCCLInt(t *testing.T) {
 		n     int64
 		exact bool
 	}{
-		{"26", 26, true}, {"-1", -1, true}, {"0x6a", 106, true}, {"0152", 106, true}, {"yes", 0, false}, {"3 ", 3, false},
-		{"", 0, false}, {"08", 0, false}, {"1,2", 1, false}, {" 5", 5, true}, {"+4", 4, true}, {"99999999999999999999", 0, false}, {"0x", 0, false},
+		{"26", 26, true},
+		{"-1", -1, true},
+		{"0x6a", 106, true},
+		{"0152", 106, true},
+		{"yes", 0, false},
+		{"3 ", 3, false},
+		{"", 0, false},
+		{"08", 0, false},
+		{"1,2", 1, false},
+		{" 5", 5, true},
+		{"+4", 4, true},
+		{"99999999999999999999", 0, false},
+		{"0x", 0, false},
 	} {
 		if n, exact := ncclInt(tt.in); n != tt.n || exact != tt.exact {
 			t.Errorf("ncclInt(%q) = %d, %v, want %d, %v", tt.in, n, exact, tt.n, tt.exact)
@@ -189,8 +200,10 @@ func TestEveryRuleIsTried(t *testing.T) {
 			t.Errorf("rule %s (%s) rejects nothing in the decision table", r.id, r.about)
 		}
 	}
-	for _, id := range []string{"hca.virtual", "hca.speed-class", "hca.rail-missing", "hca.rail-subnet", "hca.port-slow", "hca.none", "hca.none-on-host", "gid.no-common", "gid.no-common-ucx",
-		"gdr.iommu", "gdr.hidden-topology", "gdr.no-peer-memory", "gdr.far-gpu", "qos.defaults-differ", "qos.global-tclass", "qos.trust", "qos.not-lossless", "qos.other-priority", "log.quiet", "version.profile"} {
+	for _, id := range []string{
+		"hca.virtual", "hca.speed-class", "hca.rail-missing", "hca.rail-subnet", "hca.port-slow", "hca.none", "hca.none-on-host", "gid.no-common", "gid.no-common-ucx",
+		"gdr.iommu", "gdr.hidden-topology", "gdr.no-peer-memory", "gdr.far-gpu", "qos.defaults-differ", "qos.global-tclass", "qos.trust", "qos.not-lossless", "qos.other-priority", "log.quiet", "version.profile",
+	} {
 		if !seen[id] {
 			t.Errorf("%s is never said in the decision table", id)
 		}
@@ -229,12 +242,14 @@ func TestDistributionDefaultIsNobodysChoice(t *testing.T) {
 		h := rxe("v1", true)
 		h.Software = append(h.Software, topology.Software{Kind: "openmpi", Version: "5.0.7"})
 		p := load(t, "soft-roce")
-		res := Compute(Input{Hosts: []topology.Host{h}, Profile: p, Job: Job{Launcher: "mpirun", Versions: &Versions{MPI: "openmpi 5.0.7", MPIKind: "openmpi"},
+		res := Compute(Input{Hosts: []topology.Host{h}, Profile: p, Job: Job{
+			Launcher: "mpirun", Versions: &Versions{MPI: "openmpi 5.0.7", MPIKind: "openmpi"},
 			Settings: []Setting{
 				{Name: "OMPI_MCA_mtl", Value: "^ofi", Origin: FromSite, Where: "/etc/openmpi/openmpi-mca-params.conf:67"},
 				{Name: "OMPI_MCA_btl", Value: "^uct,openib,ofi", Origin: FromSite, Where: "/etc/openmpi/openmpi-mca-params.conf:68"},
 				{Name: "OMPI_MCA_pml", Value: tc.value, Origin: FromSite, Where: "/etc/openmpi/openmpi-mca-params.conf:69"},
-			}}})
+			},
+		}})
 		i := indexVar(res.Hosts[0].Vars, "OMPI_MCA_pml")
 		if i < 0 || res.Hosts[0].Vars[i].Value != tc.want || res.Hosts[0].Vars[i].Origin != tc.origin {
 			t.Errorf("%s: %+v", tc.value, res.Hosts[0].Vars)

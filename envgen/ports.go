@@ -417,21 +417,27 @@ func (s *state) portFindings() {
 		for _, p := range n.ports {
 			switch {
 			case p.rejectID == "hca.port-down" && s.peerUses(p):
-				s.add(finding.Finding{ID: "hca.port-down", Severity: finding.Error, Host: n.h.Name, Subject: p.name(),
+				s.add(finding.Finding{
+					ID: "hca.port-down", Severity: finding.Error, Host: n.h.Name, Subject: p.name(),
 					Seen: p.reject, Wanted: "ACTIVE and LinkUp, as on the other hosts",
 					Why:  "this rail carries nothing on " + n.h.Name + ", so the job's hosts do not agree",
-					Hint: "check cable and switch port; or leave the host out, or drop the rail everywhere with exclude_hcas in the profile"})
+					Hint: "check cable and switch port; or leave the host out, or drop the rail everywhere with exclude_hcas in the profile",
+				})
 			case p.rejectID == "hca.port-down":
-				s.add(finding.Finding{ID: "hca.port-down", Severity: finding.Note, Host: n.h.Name, Subject: p.name(),
-					Seen: p.reject, Wanted: "ACTIVE and LinkUp", Why: "not used; it carries nothing", Hint: "nothing to do where no cable is meant to be in it"})
+				s.add(finding.Finding{
+					ID: "hca.port-down", Severity: finding.Note, Host: n.h.Name, Subject: p.name(),
+					Seen: p.reject, Wanted: "ACTIVE and LinkUp", Why: "not used; it carries nothing", Hint: "nothing to do where no cable is meant to be in it",
+				})
 			case p.rejectID == "hca.gid":
 				sev := finding.Warning
 				if s.peerUses(p) {
 					sev = finding.Error // the other hosts have this rail
 				}
-				s.add(finding.Finding{ID: "hca.gid", Severity: sev, Host: n.h.Name, Subject: p.name(),
+				s.add(finding.Finding{
+					ID: "hca.gid", Severity: sev, Host: n.h.Name, Subject: p.name(),
 					Seen: p.reject, Wanted: s.want.text(), Why: "the port is up but cannot be used for RoCE",
-					Hint: "give " + cmpOr(p.p.Netdev, "its netdev") + " an address of the fabric, in this network namespace"})
+					Hint: "give " + cmpOr(p.p.Netdev, "its netdev") + " an address of the fabric, in this network namespace",
+				})
 			}
 		}
 		s.slowPorts(n)
@@ -463,10 +469,12 @@ func (s *state) slowPorts(n *node) {
 	}
 	for _, p := range n.use {
 		if r := p.rate(); r != 0 && want != 0 && r < want {
-			s.add(finding.Finding{ID: "hca.port-slow", Severity: finding.Error, Host: n.h.Name, Subject: p.name(),
+			s.add(finding.Finding{
+				ID: "hca.port-slow", Severity: finding.Error, Host: n.h.Name, Subject: p.name(),
 				Seen: fmt.Sprintf("%g Gb/s", r), Wanted: fmt.Sprintf("%g Gb/s, as the other ports", want),
 				Why:  "collectives run at the pace of the slowest rail",
-				Hint: "check cable, transceiver and the switch port's speed; or leave the host out"})
+				Hint: "check cable, transceiver and the switch port's speed; or leave the host out",
+			})
 		}
 	}
 }
@@ -516,20 +524,24 @@ func (s *state) smallMTU(n *node) {
 		if m != 0 && m < common {
 			// Both ends of a connection have to agree on the MTU: what the larger
 			// one sends does not arrive, or every connection pays for one port.
-			s.add(finding.Finding{ID: "hca.mtu-differs", Severity: finding.Error, Host: n.h.Name, Subject: p.name(),
+			s.add(finding.Finding{
+				ID: "hca.mtu-differs", Severity: finding.Error, Host: n.h.Name, Subject: p.name(),
 				Seen: fmt.Sprintf("active MTU %d", m), Wanted: fmt.Sprintf("%d, as the job's other ports", common),
 				Why:  "packets of the others' size do not pass, or all connections to it run with small ones",
-				Hint: fmt.Sprintf("set the MTU of %s as on the other hosts, and look at the switch port", cmpOr(p.p.Netdev, p.hca.Name))})
+				Hint: fmt.Sprintf("set the MTU of %s as on the other hosts, and look at the switch port", cmpOr(p.p.Netdev, p.hca.Name)),
+			})
 			continue
 		}
 		if m == 0 || !p.roce() || p.hca.Driver == "rxe" {
 			continue
 		}
 		if m < 4096 {
-			s.add(finding.Finding{ID: "hca.active-mtu", Severity: finding.Warning, Host: n.h.Name, Subject: p.name(),
+			s.add(finding.Finding{
+				ID: "hca.active-mtu", Severity: finding.Warning, Host: n.h.Name, Subject: p.name(),
 				Seen: fmt.Sprintf("active MTU %d", m), Wanted: "active MTU 4096 (netdev MTU 4200 or more)",
 				Why:  "four times the packets and headers for the same data",
-				Hint: fmt.Sprintf("ip link set %s mtu 9000, and the same on the switch and on every host", cmpOr(p.p.Netdev, "NETDEV"))})
+				Hint: fmt.Sprintf("ip link set %s mtu 9000, and the same on the switch and on every host", cmpOr(p.p.Netdev, "NETDEV")),
+			})
 		}
 	}
 }

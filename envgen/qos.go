@@ -112,20 +112,24 @@ func (s *state) qosFindings() {
 				continue
 			}
 			if g := p.p.GlobalTClass; g != nil && *g>>2 != q.RDMA.DSCP {
-				s.add(finding.Finding{ID: "qos.global-tclass", Severity: finding.Error, Host: n.h.Name, Subject: p.name(),
+				s.add(finding.Finding{
+					ID: "qos.global-tclass", Severity: finding.Error, Host: n.h.Name, Subject: p.name(),
 					Seen:   fmt.Sprintf("Global tclass=%d (DSCP %d) in sys/class/infiniband/%s/tc/%d/traffic_class", *g, *g>>2, p.hca.Name, p.p.Number),
 					Wanted: fmt.Sprintf("%d (DSCP %d), as %s says, or none", tc, q.RDMA.DSCP, what),
 					Why:    "the driver replaces the class of every queue pair by the port's: the variables do nothing",
-					Hint:   fmt.Sprintf("echo -1 > /sys/class/infiniband/%s/tc/%d/traffic_class (as root), or another profile", p.hca.Name, p.p.Number)})
+					Hint:   fmt.Sprintf("echo -1 > /sys/class/infiniband/%s/tc/%d/traffic_class (as root), or another profile", p.hca.Name, p.p.Number),
+				})
 			}
 			dcb, dev := n.dcbOf(p)
 			if dcb == nil || q.RDMA.Priority == nil {
 				continue
 			}
 			if prio, ok := dcb.DSCPToPriority[q.RDMA.DSCP]; ok && prio != *q.RDMA.Priority {
-				s.add(finding.Finding{ID: "qos.other-priority", Severity: finding.Warning, Host: n.h.Name, Subject: dev,
+				s.add(finding.Finding{
+					ID: "qos.other-priority", Severity: finding.Warning, Host: n.h.Name, Subject: dev,
 					Seen: fmt.Sprintf("DSCP %d is priority %d", q.RDMA.DSCP, prio), Wanted: fmt.Sprintf("priority %d, as %s says", *q.RDMA.Priority, what),
-					Why: "host and fabric disagree on the class", Hint: fmt.Sprintf("mlnx_qos -i %s --dscp2prio set,%d,%d (as root), or another profile", dev, q.RDMA.DSCP, *q.RDMA.Priority)})
+					Why: "host and fabric disagree on the class", Hint: fmt.Sprintf("mlnx_qos -i %s --dscp2prio set,%d,%d (as root), or another profile", dev, q.RDMA.DSCP, *q.RDMA.Priority),
+				})
 			}
 		}
 	}
@@ -147,7 +151,9 @@ func (s *state) unmarked(n *node) {
 			break
 		}
 	}
-	s.add(finding.Finding{ID: "qos.defaults-differ", Severity: finding.Warning, Host: n.h.Name, Subject: "traffic class",
+	s.add(finding.Finding{
+		ID: "qos.defaults-differ", Severity: finding.Warning, Host: n.h.Name, Subject: "traffic class",
 		Seen: "no QoS plan: NCCL marks DSCP 0 and UCX DSCP 26 by default", Wanted: "one DSCP, the fabric's, for both",
-		Why: "NCCL's traffic is not in the class that a lossless RoCE fabric keeps for RDMA", Hint: hint})
+		Why: "NCCL's traffic is not in the class that a lossless RoCE fabric keeps for RDMA", Hint: hint,
+	})
 }

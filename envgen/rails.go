@@ -96,9 +96,11 @@ func (s *state) railsBySubnet(hosts []*node, keys []netip.Prefix) {
 			if slices.Contains(keys, p.subnet) {
 				continue
 			}
-			s.add(finding.Finding{ID: "hca.rail-subnet", Severity: finding.Error, Host: n.h.Name, Subject: p.name(),
+			s.add(finding.Finding{
+				ID: "hca.rail-subnet", Severity: finding.Error, Host: n.h.Name, Subject: p.name(),
 				Seen: fmt.Sprintf("address %s in %s", p.gid.Addr.Unmap(), p.subnet), Wanted: "an address in a subnet of the rails: " + joinPrefixes(keys),
-				Why: "no other host has this subnet, so this port reaches nobody", Hint: "correct the address of " + cmpOr(p.p.Netdev, p.name()) + " on " + n.h.Name})
+				Why: "no other host has this subnet, so this port reaches nobody", Hint: "correct the address of " + cmpOr(p.p.Netdev, p.name()) + " on " + n.h.Name,
+			})
 		}
 	}
 }
@@ -137,18 +139,22 @@ func (s *state) railsByPosition(hosts []*node) {
 			continue
 		}
 		// by position a gap moves every later port, so only the number is sure
-		s.add(finding.Finding{ID: "hca.rail-count", Severity: finding.Error, Host: n.h.Name, Subject: "rails",
+		s.add(finding.Finding{
+			ID: "hca.rail-count", Severity: finding.Error, Host: n.h.Name, Subject: "rails",
 			Seen: fmt.Sprintf("%d usable ports: %s", len(n.use), strings.Join(portNames(n.use), ", ")), Wanted: fmt.Sprintf("%d, as on the other hosts", most),
 			Why:  "the hosts do not have the same rails: NCCL uses the fewest, and MPI ranks may find no common path",
-			Hint: "leave " + n.h.Name + " out, repair it, or drop the rail everywhere with exclude_hcas in the profile"})
+			Hint: "leave " + n.h.Name + " out, repair it, or drop the rail everywhere with exclude_hcas in the profile",
+		})
 	}
 }
 
 func (s *state) missingRail(n *node, r Rail) {
-	s.add(finding.Finding{ID: "hca.rail-missing", Severity: finding.Error, Host: n.h.Name, Subject: r.Name,
+	s.add(finding.Finding{
+		ID: "hca.rail-missing", Severity: finding.Error, Host: n.h.Name, Subject: r.Name,
 		Seen: "no usable port in " + strings.TrimPrefix(r.Why, "subnet "), Wanted: "one, as on the other hosts",
 		Why:  "the hosts do not have the same rails",
-		Hint: "leave " + n.h.Name + " out, repair it, or drop the rail everywhere with exclude_hcas in the profile"})
+		Hint: "leave " + n.h.Name + " out, repair it, or drop the rail everywhere with exclude_hcas in the profile",
+	})
 }
 
 func portNames(ps []*port) []string {

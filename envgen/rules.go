@@ -103,8 +103,10 @@ func ncclGID(s *state, n *node) []Var {
 		return named(s.ncclGID.vars, "NCCL_IB_ADDR_FAMILY", "NCCL_IB_ADDR_RANGE", "NCCL_IB_ROCE_VERSION_NUM")
 	}
 	if len(s.ncclGID.vars) == 0 && s.ncclGID.failed == "" {
-		n.leave(Var{Name: "NCCL_IB_GID_INDEX", Why: "NCCL " + n.v.NCCL + " chooses the right GID on every port by itself", Evidence: portEvidence(n.verbsPorts(false)),
-			Rejected: []Alternative{{Value: "an index", Why: "one number for all ports of all hosts, which the next added address makes wrong"}}})
+		n.leave(Var{
+			Name: "NCCL_IB_GID_INDEX", Why: "NCCL " + n.v.NCCL + " chooses the right GID on every port by itself", Evidence: portEvidence(n.verbsPorts(false)),
+			Rejected: []Alternative{{Value: "an index", Why: "one number for all ports of all hosts, which the next added address makes wrong"}},
+		})
 	}
 	return s.ncclGID.vars
 }
@@ -129,14 +131,18 @@ func (s *state) planGIDs() {
 		s.zeroGID = gidPlan{failed: gidTable(ps)}
 	}
 	if s.ncclGID.failed != "" && s.usesNCCL() {
-		s.add(finding.Finding{ID: "gid.no-common", Severity: finding.Error, Subject: "NCCL", Seen: s.ncclGID.failed + ": " + gidTable(ps),
+		s.add(finding.Finding{
+			ID: "gid.no-common", Severity: finding.Error, Subject: "NCCL", Seen: s.ncclGID.failed + ": " + gidTable(ps),
 			Wanted: "one answer for every port of every host",
-			Why:    "NCCL takes one setting for all ports and would use a wrong address on some", Hint: "give all ports the same kinds of addresses, or use NCCL 2.21 or later"})
+			Why:    "NCCL takes one setting for all ports and would use a wrong address on some", Hint: "give all ports the same kinds of addresses, or use NCCL 2.21 or later",
+		})
 	}
 	if s.ucxGID.failed != "" {
-		s.add(finding.Finding{ID: "gid.no-common-ucx", Severity: finding.Error, Subject: "UCX", Seen: s.ucxGID.failed + ": " + gidTable(ps),
+		s.add(finding.Finding{
+			ID: "gid.no-common-ucx", Severity: finding.Error, Subject: "UCX", Seen: s.ucxGID.failed + ": " + gidTable(ps),
 			Wanted: "one answer for every port of every host",
-			Why:    "UCX takes one setting for all ports and would use a wrong address on some", Hint: s.ucxGIDHint()})
+			Why:    "UCX takes one setting for all ports and would use a wrong address on some", Hint: s.ucxGIDHint(),
+		})
 	}
 }
 
@@ -225,8 +231,10 @@ func (s *state) planNCCLGID(ps []*port) gidPlan {
 	if len(ps) > 0 {
 		not = append(not, ps[0].gidNot...)
 	}
-	return gidPlan{vars: []Var{{Name: "NCCL_IB_GID_INDEX", Value: strconv.Itoa(idx), Why: why, Evidence: evidence, Rejected: not,
-		IfWrong: "queue pairs cannot be connected (invalid argument, or timeouts), or traffic leaves unmarked and unrouted"}}}
+	return gidPlan{vars: []Var{{
+		Name: "NCCL_IB_GID_INDEX", Value: strconv.Itoa(idx), Why: why, Evidence: evidence, Rejected: not,
+		IfWrong: "queue pairs cannot be connected (invalid argument, or timeouts), or traffic leaves unmarked and unrouted",
+	}}}
 }
 
 func gidAt(p *port, index int) string {
@@ -258,9 +266,11 @@ func (s *state) ncclByWords(ps []*port, evidence []string) ([]Var, bool) {
 		if !slices.ContainsFunc(ps, func(p *port) bool { return ncclChoice(p.p, t.v6, t.within, version) != p.gid.Index }) {
 			var vars []Var
 			put := func(name, value, why string) {
-				vars = append(vars, Var{Name: name, Value: value, Why: why, Evidence: evidence,
+				vars = append(vars, Var{
+					Name: name, Value: value, Why: why, Evidence: evidence,
 					Rejected: append([]Alternative{{Value: "NCCL_IB_GID_INDEX", Why: "one index for all ports; NCCL chooses per port by itself"}}, ps[0].gidNot...),
-					IfWrong:  "NCCL picks another address on some port, and its connections time out"})
+					IfWrong:  "NCCL picks another address on some port, and its connections time out",
+				})
 			}
 			if t.v6 {
 				put("NCCL_IB_ADDR_FAMILY", "AF_INET6", "the fabric's addresses are IPv6; by default NCCL looks for IPv4 and would take the link-local entry 0")
@@ -317,17 +327,21 @@ func (s *state) planUCXGID(ps []*port) gidPlan {
 		return gidPlan{}
 	}
 	if idx, ok := commonIndex(ps); ok {
-		return gidPlan{vars: []Var{{Name: "UCX_IB_GID_INDEX", Value: strconv.Itoa(idx), Evidence: evidence, Rejected: ps[0].gidNot,
+		return gidPlan{vars: []Var{{
+			Name: "UCX_IB_GID_INDEX", Value: strconv.Itoa(idx), Evidence: evidence, Rejected: ps[0].gidNot,
 			Why:     fmt.Sprintf("index %d is right on every port of every host, and UCX's own choice would not be", idx),
-			IfWrong: "UCX's wire-up hangs and the job aborts, or traffic takes another network"}}}
+			IfWrong: "UCX's wire-up hangs and the job aborts, or traffic takes another network",
+		}}}
 	}
 	if s.ucxAtLeast("1.18") == yes {
 		for _, within := range s.ucxRanges(ps) {
 			if slices.ContainsFunc(ps, func(p *port) bool { return ucxChoice(p.p, within) != p.gid.Index }) {
 				continue
 			}
-			return gidPlan{vars: []Var{{Name: "UCX_IB_ROCE_SUBNETS", Value: strings.ReplaceAll(joinPrefixes(within), ", ", ","), Evidence: evidence,
-				Why: "the fabric's subnets, so that UCX chooses the right address on each port", IfWrong: "UCX takes an address of another network"}}}
+			return gidPlan{vars: []Var{{
+				Name: "UCX_IB_ROCE_SUBNETS", Value: strings.ReplaceAll(joinPrefixes(within), ", ", ","), Evidence: evidence,
+				Why: "the fabric's subnets, so that UCX chooses the right address on each port", IfWrong: "UCX takes an address of another network",
+			}}}
 		}
 	}
 	return gidPlan{failed: "UCX's own choice is wrong on some port and no index is right everywhere"}
@@ -372,10 +386,12 @@ func (s *state) planRxeGID(ps []*port) gidPlan {
 		}
 		index = got
 	}
-	return gidPlan{vars: []Var{{Name: "UCX_IB_GID_INDEX", Value: strconv.Itoa(index), Evidence: portEvidence(ps),
+	return gidPlan{vars: []Var{{
+		Name: "UCX_IB_GID_INDEX", Value: strconv.Itoa(index), Evidence: portEvidence(ps),
 		Why:      "a global IPv6 GID: UCX's wire-up over rxe does not work on an IPv4 one",
 		Rejected: []Alternative{{Value: fmt.Sprintf("index %d", ps[0].gid.Index), Why: "IPv4: the wire-up hangs 30 s and aborts (UD endpoint unhandled timeout)"}},
-		IfWrong:  "the job hangs 30 s in MPI_Init and aborts"}}}
+		IfWrong:  "the job hangs 30 s in MPI_Init and aborts",
+	}}}
 }
 
 func ucxGID(s *state, n *node) []Var {
@@ -425,14 +441,18 @@ func (s *state) qosVars(n *node, tcName, slName string) []Var {
 	evidence := []string{"profile " + s.in.Profile.Name}
 	var out []Var
 	if n.anyRoCE() {
-		out = append(out, Var{Name: tcName, Value: strconv.Itoa(q.tc), Evidence: evidence,
+		out = append(out, Var{
+			Name: tcName, Value: strconv.Itoa(q.tc), Evidence: evidence,
 			Why:      fmt.Sprintf("DSCP %d<<2 | ECN %d = %d: the class in which the fabric carries RDMA", q.dscp, q.ecn, q.tc),
 			Rejected: []Alternative{{Value: strconv.Itoa(q.dscp), Why: "that is the DSCP; the variable takes the whole traffic class byte"}},
-			IfWrong:  "RDMA traffic leaves the lossless class: drops, retries and timeouts under load"})
+			IfWrong:  "RDMA traffic leaves the lossless class: drops, retries and timeouts under load",
+		})
 	}
 	if q.sl != "" {
-		out = append(out, Var{Name: slName, Value: q.sl, Evidence: evidence, Why: "the service level (802.1p priority on RoCE) of the profile's RDMA class",
-			IfWrong: "another priority or virtual lane than the one the fabric keeps for RDMA"})
+		out = append(out, Var{
+			Name: slName, Value: q.sl, Evidence: evidence, Why: "the service level (802.1p priority on RoCE) of the profile's RDMA class",
+			IfWrong: "another priority or virtual lane than the one the fabric keeps for RDMA",
+		})
 	}
 	return out
 }
@@ -443,8 +463,10 @@ func ncclQoS(s *state, n *node) []Var {
 	}
 	out := s.qosVars(n, "NCCL_IB_TC", "NCCL_IB_SL")
 	if q := s.qos(); q != nil && q.control != nil && n.anyRoCE() && atLeast(n.v.NCCL, "2.22") == yes {
-		out = append(out, Var{Name: "NCCL_IB_FIFO_TC", Value: strconv.Itoa(*q.control), Evidence: []string{"profile " + s.in.Profile.Name},
-			Why: "the fabric keeps control messages in a class of their own", IfWrong: "clear-to-send messages queue behind data"})
+		out = append(out, Var{
+			Name: "NCCL_IB_FIFO_TC", Value: strconv.Itoa(*q.control), Evidence: []string{"profile " + s.in.Profile.Name},
+			Why: "the fabric keeps control messages in a class of their own", IfWrong: "clear-to-send messages queue behind data",
+		})
 	}
 	return out
 }
@@ -468,8 +490,10 @@ func ncclAdaptive(s *state, n *node) []Var {
 	if dflt {
 		return nil
 	}
-	return []Var{{Name: "NCCL_IB_ADAPTIVE_ROUTING", Value: value, Evidence: []string{"profile " + s.in.Profile.Name},
-		Why: "the profile says whether the fabric routes adaptively; NCCL's default is on for InfiniBand and off for RoCE", IfWrong: "lower bandwidth, or reordering that the fabric cannot take"}}
+	return []Var{{
+		Name: "NCCL_IB_ADAPTIVE_ROUTING", Value: value, Evidence: []string{"profile " + s.in.Profile.Name},
+		Why: "the profile says whether the fabric routes adaptively; NCCL's default is on for InfiniBand and off for RoCE", IfWrong: "lower bandwidth, or reordering that the fabric cannot take",
+	}}
 }
 
 func ucxDevices(s *state, n *node) []Var {
@@ -485,8 +509,10 @@ func ucxDevices(s *state, n *node) []Var {
 	} else if len(ps) > 1 {
 		why += "; all rails for every rank, since ranks on different rails could not connect (" + s.cross.why + ")"
 	}
-	return []Var{{Name: "UCX_NET_DEVICES", Value: strings.Join(portNames(ps), ","), Scope: scope, Why: why, Evidence: portEvidence(ps),
-		Rejected: n.rejectedPorts(), IfWrong: "a netdev in the list lets UCX fall to TCP; an absent device aborts the job"}}
+	return []Var{{
+		Name: "UCX_NET_DEVICES", Value: strings.Join(portNames(ps), ","), Scope: scope, Why: why, Evidence: portEvidence(ps),
+		Rejected: n.rejectedPorts(), IfWrong: "a netdev in the list lets UCX fall to TCP; an absent device aborts the job",
+	}}
 }
 
 func openMPIGate(s *state, n *node) []Var {
@@ -499,22 +525,28 @@ func openMPIGate(s *state, n *node) []Var {
 	}
 	has := n.v.OpenMPIHasUCX
 	if has != nil && !*has {
-		s.add(finding.Finding{ID: "gate.openmpi-no-ucx", Severity: finding.Error, Host: n.h.Name, Subject: "Open MPI",
+		s.add(finding.Finding{
+			ID: "gate.openmpi-no-ucx", Severity: finding.Error, Host: n.h.Name, Subject: "Open MPI",
 			Seen: "this Open MPI has no UCX component", Wanted: "one built with UCX", Why: "it will use TCP for data between hosts",
-			Hint: "use the site's Open MPI (HPC-X, or one configured --with-ucx)"})
+			Hint: "use the site's Open MPI (HPC-X, or one configured --with-ucx)",
+		})
 		return nil
 	}
 	evidence := []string{"Open MPI's UCX component: not looked at"}
 	if has != nil {
 		evidence = []string{"Open MPI's UCX component is there"}
 	}
-	out := []Var{{Name: "OMPI_MCA_pml", Value: "ucx", Evidence: evidence,
+	out := []Var{{
+		Name: "OMPI_MCA_pml", Value: "ucx", Evidence: evidence,
 		Why:      "data goes through UCX, or the job stops with a message; without it Open MPI may take TCP silently",
 		Rejected: []Alternative{{Value: "unset", Why: "Open MPI ranks ucx below its TCP path for devices it does not list"}},
-		IfWrong:  "a silent fallback to TCP"}}
+		IfWrong:  "a silent fallback to TCP",
+	}}
 	if slices.ContainsFunc(ps, func(p *port) bool { return p.hca.Driver != "mlx5" && p.hca.Driver != "mlx4" && p.hca.Driver != "" }) {
-		out = append(out, Var{Name: "OMPI_MCA_opal_common_ucx_devices", Value: "any", Evidence: []string{"driver " + ps[0].hca.Driver},
-			Why: "Open MPI's list of devices for UCX is mlx* only", IfWrong: "pml ucx refuses this device"})
+		out = append(out, Var{
+			Name: "OMPI_MCA_opal_common_ucx_devices", Value: "any", Evidence: []string{"driver " + ps[0].hca.Driver},
+			Why: "Open MPI's list of devices for UCX is mlx* only", IfWrong: "pml ucx refuses this device",
+		})
 	}
 	return out
 }

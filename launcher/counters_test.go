@@ -37,8 +37,10 @@ func TestRDMAPorts(t *testing.T) {
 	}
 	want := []watch.PortSample{
 		{HCA: "mlx5_0", Port: 1, Active: true, RateGbps: 400, Counters: map[watch.Counter]uint64{watch.TxBytes: 1000, watch.OutOfSeq: 3}},
-		{HCA: "rxe_0", Port: 1, Netdev: "ens1", Active: true, Emulated: true,
-			Counters: map[watch.Counter]uint64{watch.TxPackets: 4256, watch.RxPackets: 4255, watch.OutOfSeq: 0}},
+		{
+			HCA: "rxe_0", Port: 1, Netdev: "ens1", Active: true, Emulated: true,
+			Counters: map[watch.Counter]uint64{watch.TxPackets: 4256, watch.RxPackets: 4255, watch.OutOfSeq: 0},
+		},
 	}
 	if d := cmp.Diff(want, rdmaPorts(sys)); d != "" {
 		t.Errorf("ports (-want +got):\n%s", d)

@@ -369,7 +369,10 @@ func TestParseStat(t *testing.T) {
 	}{
 		{"12 (sh) S 1 12 12 0", process{pid: 12, ppid: 1, pgrp: 12}, true},
 		{"12 (a) b) (c) Z 3 4 5", process{pid: 12, ppid: 3, pgrp: 4, zombie: true}, true},
-		{"", process{}, false}, {")(", process{}, false}, {"1 (x)", process{}, false}, {"x (y) S 1 2", process{}, false},
+		{"", process{}, false},
+		{")(", process{}, false},
+		{"1 (x)", process{}, false},
+		{"x (y) S 1 2", process{}, false},
 	} {
 		if got, ok := parseStat(c.text); ok != c.ok || ok && got != c.want {
 			t.Errorf("%q: %+v, %v", c.text, got, ok)

@@ -173,8 +173,10 @@ func (a *app) checkPairs(ctx context.Context, t remote.Transport, c checked, pro
 		return usageError(errors.New("--pairs needs two hosts or more that answer"), "name them with --hosts")
 	}
 	if len(rails) == 0 {
-		res.Findings = append(res.Findings, finding.Finding{ID: "pair.no-rail", Severity: finding.Error, Subject: "pairs", Seen: "no port that two hosts could use", Wanted: "a rail",
-			Why: "nothing can be measured", Hint: "see the other findings; check link_layer of the profile"})
+		res.Findings = append(res.Findings, finding.Finding{
+			ID: "pair.no-rail", Severity: finding.Error, Subject: "pairs", Seen: "no port that two hosts could use", Wanted: "a rail",
+			Why: "nothing can be measured", Hint: "see the other findings; check link_layer of the profile",
+		})
 		return nil
 	}
 	_, self := otherNodes(hosts.Allocation{Hosts: hostList(c.reach)})
@@ -258,8 +260,10 @@ func (a *app) checkPairs(ctx context.Context, t remote.Transport, c checked, pro
 		}
 	}
 	if missing > 0 {
-		res.Findings = append(res.Findings, finding.Finding{ID: "pair.no-perftest", Severity: finding.Warning, Subject: "pairs", Seen: fmt.Sprintf("%d directions without ib_write_bw and ibv_rc_pingpong", missing),
-			Wanted: "perftest on every host", Why: "these were not measured", Hint: "apt-get install perftest, or dnf install perftest"})
+		res.Findings = append(res.Findings, finding.Finding{
+			ID: "pair.no-perftest", Severity: finding.Warning, Subject: "pairs", Seen: fmt.Sprintf("%d directions without ib_write_bw and ibv_rc_pingpong", missing),
+			Wanted: "perftest on every host", Why: "these were not measured", Hint: "apt-get install perftest, or dnf install perftest",
+		})
 	}
 	return nil
 }

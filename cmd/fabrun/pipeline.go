@@ -356,9 +356,16 @@ func linkedMPI(path string) (kind, source string) {
 	}
 	for _, lib := range libs {
 		for _, m := range []struct{ prefix, kind string }{
-			{"libmpi.so.40", "openmpi"}, {"libmpi.so.20", "openmpi"}, {"libmpi.so.80", "openmpi"}, {"libmpi_mpifh.so", "openmpi"}, {"libmpi_cxx.so", "openmpi"},
+			{"libmpi.so.40", "openmpi"},
+			{"libmpi.so.20", "openmpi"},
+			{"libmpi.so.80", "openmpi"},
+			{"libmpi_mpifh.so", "openmpi"},
+			{"libmpi_cxx.so", "openmpi"},
 			// libmpi.so.12 is the MPICH ABI: MPICH, Intel MPI and MVAPICH share it.
-			{"libmpich.so", "mpich"}, {"libmpi.so.12", "mpich"}, {"libmpifort.so.12", "mpich"}, {"libmpicxx.so.12", "mpich"},
+			{"libmpich.so", "mpich"},
+			{"libmpi.so.12", "mpich"},
+			{"libmpifort.so.12", "mpich"},
+			{"libmpicxx.so.12", "mpich"},
 		} {
 			if strings.HasPrefix(lib, m.prefix) {
 				return m.kind, "it names " + lib

@@ -97,8 +97,25 @@ A first word that is no verb is the program: 'fabrun mpirun …' means
 	}
 	a.globalFlags(root.PersistentFlags())
 	root.AddCommand(a.verbs()...)
+	ownFailures(root)
 	root.CompletionOptions.HiddenDefaultCmd = false
 	return root
+}
+
+// ownFailures gives what a verb's work returns the status of "could not do it".
+// What cobra refuses before that (flags, arguments, verbs) stays a wrong call.
+func ownFailures(c *cobra.Command) {
+	if work := c.RunE; work != nil {
+		c.RunE = func(c *cobra.Command, args []string) error {
+			if err := work(c, args); err != nil {
+				return asExit(err)
+			}
+			return nil
+		}
+	}
+	for _, sub := range c.Commands() {
+		ownFailures(sub)
+	}
 }
 
 // run is the whole program: it returns the exit status and touches nothing of

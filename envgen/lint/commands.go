@@ -149,7 +149,7 @@ func launcher(prog string, rest []Word) string {
 		return "torchrun"
 	case "python", "python3":
 		for i, w := range rest {
-			if w.Text == "-m" && i+1 < len(rest) && (strings.HasPrefix(rest[i+1].Text, "torch.distributed.")) {
+			if w.Text == "-m" && i+1 < len(rest) && strings.HasPrefix(rest[i+1].Text, "torch.distributed.") {
 				return "torchrun"
 			}
 		}

@@ -39,18 +39,28 @@ func TestFromEnv(t *testing.T) {
 	}{
 		{name: "nothing", want: "  []"},
 		{name: "a job number alone is no allocation", env: "SLURM_JOB_ID=7", want: "  []"},
-		{name: "slurm job", env: "SLURM_JOB_ID=7\nSLURM_JOB_NODELIST=n[1-3]\nSLURM_TASKS_PER_NODE=2(x2),1\nSLURM_JOB_CPUS_PER_NODE=8(x3)",
-			want: "slurm 7 [n1:2 n2:2 n3:1] cpus=8"},
+		{
+			name: "slurm job", env: "SLURM_JOB_ID=7\nSLURM_JOB_NODELIST=n[1-3]\nSLURM_TASKS_PER_NODE=2(x2),1\nSLURM_JOB_CPUS_PER_NODE=8(x3)",
+			want: "slurm 7 [n1:2 n2:2 n3:1] cpus=8",
+		},
 		{name: "slurm, old names", env: "SLURM_JOBID=7\nSLURM_NODELIST=n[1-2]\nSLURM_TASKS_PER_NODE=2(x2)", want: "slurm 7 [n1:2 n2:2]"},
-		{name: "slurm without tasks", env: "SLURM_JOB_ID=7\nSLURM_JOB_NODELIST=n[1-2]\nSLURM_JOB_CPUS_PER_NODE=64(x2)\nSLURM_CPUS_PER_TASK=16",
-			want: "slurm 7 [n1:4 n2:4] cpus=64"},
+		{
+			name: "slurm without tasks", env: "SLURM_JOB_ID=7\nSLURM_JOB_NODELIST=n[1-2]\nSLURM_JOB_CPUS_PER_NODE=64(x2)\nSLURM_CPUS_PER_TASK=16",
+			want: "slurm 7 [n1:4 n2:4] cpus=64",
+		},
 		{name: "slurm, tasks of another job", env: "SLURM_JOB_ID=7\nSLURM_JOB_NODELIST=n[1-3]\nSLURM_TASKS_PER_NODE=2(x8)", want: "slurm 7 [n1:? n2:? n3:?]"},
-		{name: "slurm step", env: "SLURM_JOB_ID=7\nSLURM_JOB_NODELIST=n[1-4]\nSLURM_STEP_ID=0\nSLURM_STEP_NODELIST=n[2-3]\nSLURM_STEP_TASKS_PER_NODE=1(x2)\nSLURM_TASKS_PER_NODE=1(x2)\nSLURM_JOB_CPUS_PER_NODE=8(x4)\nSLURM_NODEID=1",
-			want: "slurm 7 [n2:1 n3:1] cpus=8 self=1"},
-		{name: "slurm interactive step is the job", env: "SLURM_JOB_ID=7\nSLURM_JOB_NODELIST=n[1-2]\nSLURM_TASKS_PER_NODE=4(x2)\nSLURM_STEP_ID=4294967290\nSLURM_STEP_NODELIST=n1\nSLURM_STEP_TASKS_PER_NODE=1",
-			want: "slurm 7 [n1:4 n2:4]"},
-		{name: "slurm, step of another job", env: "SLURM_JOB_ID=7\nSLURM_JOB_NODELIST=n[1-2]\nSLURM_TASKS_PER_NODE=4(x2)\nSLURM_STEP_ID=3\nSLURM_STEP_NODELIST=m[1-8]",
-			want: "slurm 7 [n1:4 n2:4] hosts.slurm-leftover"},
+		{
+			name: "slurm step", env: "SLURM_JOB_ID=7\nSLURM_JOB_NODELIST=n[1-4]\nSLURM_STEP_ID=0\nSLURM_STEP_NODELIST=n[2-3]\nSLURM_STEP_TASKS_PER_NODE=1(x2)\nSLURM_TASKS_PER_NODE=1(x2)\nSLURM_JOB_CPUS_PER_NODE=8(x4)\nSLURM_NODEID=1",
+			want: "slurm 7 [n2:1 n3:1] cpus=8 self=1",
+		},
+		{
+			name: "slurm interactive step is the job", env: "SLURM_JOB_ID=7\nSLURM_JOB_NODELIST=n[1-2]\nSLURM_TASKS_PER_NODE=4(x2)\nSLURM_STEP_ID=4294967290\nSLURM_STEP_NODELIST=n1\nSLURM_STEP_TASKS_PER_NODE=1",
+			want: "slurm 7 [n1:4 n2:4]",
+		},
+		{
+			name: "slurm, step of another job", env: "SLURM_JOB_ID=7\nSLURM_JOB_NODELIST=n[1-2]\nSLURM_TASKS_PER_NODE=4(x2)\nSLURM_STEP_ID=3\nSLURM_STEP_NODELIST=m[1-8]",
+			want: "slurm 7 [n1:4 n2:4] hosts.slurm-leftover",
+		},
 		{name: "slurm heterogeneous", env: `SLURM_JOB_ID=7
 SLURM_HET_SIZE=2
 SLURM_JOB_NODELIST=cpu1
@@ -76,22 +86,30 @@ SLURM_JOB_CPUS_PER_NODE_HET_GROUP_1=4(x2)`, want: "slurm 7 [cpu1:1 gpu1:8 gpu2:8
 		{name: "lsf launch node", env: "LSB_JOBID=5\nLSB_MCPU_HOSTS=batch3 1 a01n01 42 a01n02 42", want: "lsf 5 [a01n01:42 a01n02:42] hosts.launch-node"},
 		{name: "lsf, first host has one slot but is like the others", env: "LSB_JOBID=5\nLSB_MCPU_HOSTS=a01n01 1 a01n02 42", want: "lsf 5 [a01n01:1 a01n02:42]"},
 		{name: "sge", env: "JOB_ID=1\nPE_HOSTFILE=/pe", files: map[string]string{"/pe": "c1 16 all.q@c1 UNDEFINED\nc2 8 all.q@c2 <NULL>\nc1 4 s.q@c1 UNDEFINED\n"}, want: "sge 1 [c1:20 c2:8]"},
-		{name: "mpi operator, open mpi", env: "K_MPI_JOB_ROLE=launcher\nOMPI_MCA_orte_default_hostfile=/etc/mpi/hostfile",
-			files: map[string]string{"/etc/mpi/hostfile": "j-worker-0.j.ns.svc slots=8\nj-worker-1.j.ns.svc slots=8\n"}, want: "mpi-operator  [j-worker-0.j.ns.svc:8 j-worker-1.j.ns.svc:8]"},
-		{name: "mpi operator, intel", env: "K_MPI_JOB_ROLE=launcher\nI_MPI_HYDRA_HOST_FILE=/etc/mpi/hostfile",
-			files: map[string]string{"/etc/mpi/hostfile": "j-worker-0.j.ns.svc:8\n"}, want: "mpi-operator  [j-worker-0.j.ns.svc:8]"},
+		{
+			name: "mpi operator, open mpi", env: "K_MPI_JOB_ROLE=launcher\nOMPI_MCA_orte_default_hostfile=/etc/mpi/hostfile",
+			files: map[string]string{"/etc/mpi/hostfile": "j-worker-0.j.ns.svc slots=8\nj-worker-1.j.ns.svc slots=8\n"}, want: "mpi-operator  [j-worker-0.j.ns.svc:8 j-worker-1.j.ns.svc:8]",
+		},
+		{
+			name: "mpi operator, intel", env: "K_MPI_JOB_ROLE=launcher\nI_MPI_HYDRA_HOST_FILE=/etc/mpi/hostfile",
+			files: map[string]string{"/etc/mpi/hostfile": "j-worker-0.j.ns.svc:8\n"}, want: "mpi-operator  [j-worker-0.j.ns.svc:8]",
+		},
 		{name: "mpi operator, role alone", env: "K_MPI_JOB_ROLE=launcher", files: map[string]string{"/etc/mpi/hostfile": "j-worker-0 slots=1\n"}, want: "mpi-operator  [j-worker-0:1]"},
 		{name: "mpi operator, worker", env: "K_MPI_JOB_ROLE=worker", want: "  []"},
 		{name: "the user's default hostfile", env: "HYDRA_HOST_FILE=/h", files: map[string]string{"/h": "a:2\n"}, want: "HYDRA_HOST_FILE  [a:2]"},
-		{name: "train job", env: "PET_NNODES=4\nPET_NPROC_PER_NODE=8\nPET_NODE_RANK=2\nPET_MASTER_ADDR=t-node-0-0.t\nPET_MASTER_PORT=29500",
-			want: "pytorchjob  [t-node-0-0.t:8] nodes=4 self=2 master=t-node-0-0.t"},
+		{
+			name: "train job", env: "PET_NNODES=4\nPET_NPROC_PER_NODE=8\nPET_NODE_RANK=2\nPET_MASTER_ADDR=t-node-0-0.t\nPET_MASTER_PORT=29500",
+			want: "pytorchjob  [t-node-0-0.t:8] nodes=4 self=2 master=t-node-0-0.t",
+		},
 		{name: "elastic", env: "PET_NNODES=2:4\nPET_NPROC_PER_NODE=auto\nPET_RDZV_ENDPOINT=m-0:29400", want: "pytorchjob  [m-0:?] nodes=4 master=m-0"},
 		{name: "pytorch job", env: "MASTER_ADDR=j-master-0\nMASTER_PORT=23456\nWORLD_SIZE=3\nRANK=1", want: "pytorchjob  [j-master-0:?] nodes=3 self=1 master=j-master-0"},
 		{name: "pytorch job, the master itself", env: "MASTER_ADDR=localhost\nWORLD_SIZE=3\nRANK=0", want: "pytorchjob  [] nodes=3 self=0 master=localhost"},
 		{name: "a worker of torchrun is no job", env: "MASTER_ADDR=a\nWORLD_SIZE=8\nRANK=1\nLOCAL_RANK=1", want: "  []"},
 		{name: "flux", env: "FLUX_JOB_ID=f1\nFLUX_JOB_NNODES=2\nFLUX_JOB_SIZE=8", want: "flux f1 [] nodes=2 hosts.names-unknown"},
-		{name: "aws batch", env: "AWS_BATCH_JOB_ID=b\nAWS_BATCH_JOB_NUM_NODES=2\nAWS_BATCH_JOB_NODE_INDEX=1\nAWS_BATCH_JOB_MAIN_NODE_PRIVATE_IPV4_ADDRESS=10.0.0.9",
-			want: "aws-batch b [10.0.0.9:?] nodes=2 self=1 master=10.0.0.9"},
+		{
+			name: "aws batch", env: "AWS_BATCH_JOB_ID=b\nAWS_BATCH_JOB_NUM_NODES=2\nAWS_BATCH_JOB_NODE_INDEX=1\nAWS_BATCH_JOB_MAIN_NODE_PRIVATE_IPV4_ADDRESS=10.0.0.9",
+			want: "aws-batch b [10.0.0.9:?] nodes=2 self=1 master=10.0.0.9",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			a, err := FromEnv(lookup(vars(tc.env)), files(tc.files))

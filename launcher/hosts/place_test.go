@@ -37,48 +37,88 @@ func TestPlace(t *testing.T) {
 		hostfile bool
 		findings string
 	}{
-		{name: "one rank per host", list: "10.1.4.[1-12]", job: Job{NP: ptr(12)}, hostfile: true,
+		{
+			name: "one rank per host", list: "10.1.4.[1-12]", job: Job{NP: ptr(12)}, hostfile: true,
 			want:     "10.1.4.1:1 10.1.4.2:1 10.1.4.3:1 10.1.4.4:1 10.1.4.5:1 10.1.4.6:1 10.1.4.7:1 10.1.4.8:1 10.1.4.9:1 10.1.4.10:1 10.1.4.11:1 10.1.4.12:1",
-			findings: "slots.ranks-per-host=12 ranks on 12 hosts: 1 per host"},
-		{name: "multiple of the hosts", list: "n[1-3]", job: Job{NP: ptr(12)}, counts: new(cores(64)), hostfile: true,
-			want: "n1:4 n2:4 n3:4", findings: "slots.ranks-per-host=12 ranks on 3 hosts: 4 per host"},
-		{name: "no multiple, equal cores", list: "n[1-3]", job: Job{NP: ptr(13)}, counts: new(cores(64)), hostfile: true,
-			want: "n1:5 n2:4 n3:4", findings: "slots.ranks-per-host=13 ranks on 3 hosts: 5 on 1 host, 4 on 2 hosts"},
-		{name: "no multiple, unequal cores", list: "n[1-2]", job: Job{NP: ptr(15)}, each: map[string]Counts{"n1": cores(8), "n2": cores(16)}, hostfile: true,
-			want: "n1:5 n2:10", findings: "slots.ranks-per-host=15 ranks on 2 hosts: 5 to 10 per host"},
-		{name: "even share does not fit", list: "n1:2,n2:8", job: Job{NP: ptr(8)}, hostfile: true,
-			want: "n1:2 n2:6", findings: "slots.ranks-per-host=8 ranks on 2 hosts: 2 to 6 per host"},
-		{name: "nothing known", list: "n[1-2]", job: Job{NP: ptr(5)}, hostfile: true, want: "n1:3 n2:2",
-			findings: "slots.ranks-per-host=5 ranks on 2 hosts: 3 on 1 host, 2 on 1 host"},
-		{name: "fewer ranks than hosts", list: "n[1-4]", job: Job{NP: ptr(2)}, hostfile: true, want: "n1:1 n2:1",
-			findings: "slots.idle-hosts=2 ranks for 4 hosts slots.ranks-per-host=2 ranks on 2 hosts: 1 per host"},
-		{name: "more than the slots", list: "n1:2,n2:2", job: Job{NP: ptr(6)}, hostfile: true, want: "n1:3 n2:3",
-			findings: "slots.not-enough=-np 6, and --hosts has 4 slots on 2 hosts slots.ranks-per-host=6 ranks on 2 hosts: 3 per host"},
-		{name: "more than the cores", list: "n[1-2]", job: Job{NP: ptr(8)}, counts: new(cores(2)), hostfile: true, want: "n1:4 n2:4",
-			findings: "slots.oversubscribed=4 ranks on 2 usable cores slots.ranks-per-host=8 ranks on 2 hosts: 4 per host"},
-		{name: "by cores with reserve", list: "n[1-2]", job: Job{Policy: Policy{By: "cores"}, ReserveCores: 2}, counts: new(cores(64)), hostfile: true,
-			want: "n1:62 n2:62", findings: "slots.ranks-per-host=124 ranks on 2 hosts: 62 per host"},
-		{name: "by gpus", list: "n[1-2]", job: Job{Policy: Policy{By: "gpus"}}, counts: &Counts{GPUs: ptr(8)}, hostfile: true,
-			want: "n1:8 n2:8", findings: "slots.ranks-per-host=16 ranks on 2 hosts: 8 per host"},
-		{name: "by NUMA nodes", list: "n1", job: Job{Policy: Policy{By: "numa"}}, counts: &Counts{NUMANodes: ptr(4)}, hostfile: true,
-			want: "n1:4", findings: "slots.ranks-per-host=4 ranks on 1 host: 4 per host"},
-		{name: "by channels", list: "n[1-2]", job: Job{Policy: Policy{By: "channels", PerChannel: 3}}, counts: &Counts{MemoryChannels: ptr(16), Cores: ptr(64)}, hostfile: true,
-			want: "n1:48 n2:48", findings: "slots.ranks-per-host=96 ranks on 2 hosts: 48 per host"},
-		{name: "channels from the profile", list: "n1", job: Job{Policy: Policy{By: "channels", PerChannel: 3}, Channels: ptr(8)}, counts: new(cores(64)), hostfile: true,
-			want: "n1:24", findings: "slots.ranks-per-host=24 ranks on 1 host: 24 per host"},
-		{name: "channels above the cores", list: "n1", job: Job{Policy: Policy{By: "channels", PerChannel: 3}}, counts: &Counts{MemoryChannels: ptr(24), Cores: ptr(64)}, hostfile: true,
-			want: "n1:64", findings: "slots.capped=72 by channels, 64 usable cores slots.ranks-per-host=64 ranks on 1 host: 64 per host"},
-		{name: "channels unknown", list: "n1:4", job: Job{Policy: Policy{By: "channels", PerChannel: 3}}, hostfile: true,
-			want: "n1:4", findings: "slots.unknown=the number of memory channels is not known slots.ranks-per-host=4 ranks on 1 host: 4 per host"},
-		{name: "np beats the policy", list: "n1", job: Job{NP: ptr(2), Policy: Policy{By: "cores"}}, counts: new(cores(64)), hostfile: true,
-			want: "n1:2", findings: "slots.ranks-per-host=2 ranks on 1 host: 2 per host"},
+			findings: "slots.ranks-per-host=12 ranks on 12 hosts: 1 per host",
+		},
+		{
+			name: "multiple of the hosts", list: "n[1-3]", job: Job{NP: ptr(12)}, counts: new(cores(64)), hostfile: true,
+			want: "n1:4 n2:4 n3:4", findings: "slots.ranks-per-host=12 ranks on 3 hosts: 4 per host",
+		},
+		{
+			name: "no multiple, equal cores", list: "n[1-3]", job: Job{NP: ptr(13)}, counts: new(cores(64)), hostfile: true,
+			want: "n1:5 n2:4 n3:4", findings: "slots.ranks-per-host=13 ranks on 3 hosts: 5 on 1 host, 4 on 2 hosts",
+		},
+		{
+			name: "no multiple, unequal cores", list: "n[1-2]", job: Job{NP: ptr(15)}, each: map[string]Counts{"n1": cores(8), "n2": cores(16)}, hostfile: true,
+			want: "n1:5 n2:10", findings: "slots.ranks-per-host=15 ranks on 2 hosts: 5 to 10 per host",
+		},
+		{
+			name: "even share does not fit", list: "n1:2,n2:8", job: Job{NP: ptr(8)}, hostfile: true,
+			want: "n1:2 n2:6", findings: "slots.ranks-per-host=8 ranks on 2 hosts: 2 to 6 per host",
+		},
+		{
+			name: "nothing known", list: "n[1-2]", job: Job{NP: ptr(5)}, hostfile: true, want: "n1:3 n2:2",
+			findings: "slots.ranks-per-host=5 ranks on 2 hosts: 3 on 1 host, 2 on 1 host",
+		},
+		{
+			name: "fewer ranks than hosts", list: "n[1-4]", job: Job{NP: ptr(2)}, hostfile: true, want: "n1:1 n2:1",
+			findings: "slots.idle-hosts=2 ranks for 4 hosts slots.ranks-per-host=2 ranks on 2 hosts: 1 per host",
+		},
+		{
+			name: "more than the slots", list: "n1:2,n2:2", job: Job{NP: ptr(6)}, hostfile: true, want: "n1:3 n2:3",
+			findings: "slots.not-enough=-np 6, and --hosts has 4 slots on 2 hosts slots.ranks-per-host=6 ranks on 2 hosts: 3 per host",
+		},
+		{
+			name: "more than the cores", list: "n[1-2]", job: Job{NP: ptr(8)}, counts: new(cores(2)), hostfile: true, want: "n1:4 n2:4",
+			findings: "slots.oversubscribed=4 ranks on 2 usable cores slots.ranks-per-host=8 ranks on 2 hosts: 4 per host",
+		},
+		{
+			name: "by cores with reserve", list: "n[1-2]", job: Job{Policy: Policy{By: "cores"}, ReserveCores: 2}, counts: new(cores(64)), hostfile: true,
+			want: "n1:62 n2:62", findings: "slots.ranks-per-host=124 ranks on 2 hosts: 62 per host",
+		},
+		{
+			name: "by gpus", list: "n[1-2]", job: Job{Policy: Policy{By: "gpus"}}, counts: &Counts{GPUs: ptr(8)}, hostfile: true,
+			want: "n1:8 n2:8", findings: "slots.ranks-per-host=16 ranks on 2 hosts: 8 per host",
+		},
+		{
+			name: "by NUMA nodes", list: "n1", job: Job{Policy: Policy{By: "numa"}}, counts: &Counts{NUMANodes: ptr(4)}, hostfile: true,
+			want: "n1:4", findings: "slots.ranks-per-host=4 ranks on 1 host: 4 per host",
+		},
+		{
+			name: "by channels", list: "n[1-2]", job: Job{Policy: Policy{By: "channels", PerChannel: 3}}, counts: &Counts{MemoryChannels: ptr(16), Cores: ptr(64)}, hostfile: true,
+			want: "n1:48 n2:48", findings: "slots.ranks-per-host=96 ranks on 2 hosts: 48 per host",
+		},
+		{
+			name: "channels from the profile", list: "n1", job: Job{Policy: Policy{By: "channels", PerChannel: 3}, Channels: ptr(8)}, counts: new(cores(64)), hostfile: true,
+			want: "n1:24", findings: "slots.ranks-per-host=24 ranks on 1 host: 24 per host",
+		},
+		{
+			name: "channels above the cores", list: "n1", job: Job{Policy: Policy{By: "channels", PerChannel: 3}}, counts: &Counts{MemoryChannels: ptr(24), Cores: ptr(64)}, hostfile: true,
+			want: "n1:64", findings: "slots.capped=72 by channels, 64 usable cores slots.ranks-per-host=64 ranks on 1 host: 64 per host",
+		},
+		{
+			name: "channels unknown", list: "n1:4", job: Job{Policy: Policy{By: "channels", PerChannel: 3}}, hostfile: true,
+			want: "n1:4", findings: "slots.unknown=the number of memory channels is not known slots.ranks-per-host=4 ranks on 1 host: 4 per host",
+		},
+		{
+			name: "np beats the policy", list: "n1", job: Job{NP: ptr(2), Policy: Policy{By: "cores"}}, counts: new(cores(64)), hostfile: true,
+			want: "n1:2", findings: "slots.ranks-per-host=2 ranks on 1 host: 2 per host",
+		},
 		{name: "nothing said", list: "n[1-2]", hostfile: true, want: "n1:? n2:?"},
-		{name: "slurm as given", alloc: new(slurm("n[1-2]", "4(x2)")), job: Job{NP: ptr(8)}, want: "n1:4 n2:4",
-			findings: "slots.ranks-per-host=8 ranks on 2 hosts: 4 per host"},
-		{name: "slurm, np spread instead of packed", alloc: new(slurm("n[1-2]", "4(x2)")), job: Job{NP: ptr(2)}, want: "n1:1 n2:1", hostfile: true,
-			findings: "slots.ranks-per-host=2 ranks on 2 hosts: 1 per host"},
-		{name: "slurm, never above the allocation", alloc: new(slurm("n1", "4")), job: Job{Policy: Policy{By: "cores"}}, counts: new(cores(64)), want: "n1:4",
-			findings: "slots.capped=64 by cores, 4 slots of the allocation slots.ranks-per-host=4 ranks on 1 host: 4 per host"},
+		{
+			name: "slurm as given", alloc: new(slurm("n[1-2]", "4(x2)")), job: Job{NP: ptr(8)}, want: "n1:4 n2:4",
+			findings: "slots.ranks-per-host=8 ranks on 2 hosts: 4 per host",
+		},
+		{
+			name: "slurm, np spread instead of packed", alloc: new(slurm("n[1-2]", "4(x2)")), job: Job{NP: ptr(2)}, want: "n1:1 n2:1", hostfile: true,
+			findings: "slots.ranks-per-host=2 ranks on 2 hosts: 1 per host",
+		},
+		{
+			name: "slurm, never above the allocation", alloc: new(slurm("n1", "4")), job: Job{Policy: Policy{By: "cores"}}, counts: new(cores(64)), want: "n1:4",
+			findings: "slots.capped=64 by cores, 4 slots of the allocation slots.ranks-per-host=4 ranks on 1 host: 4 per host",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var a Allocation
@@ -150,9 +190,15 @@ func TestParsePolicy(t *testing.T) {
 		want Policy
 		bad  bool
 	}{
-		{in: ""}, {in: "cores", want: Policy{By: "cores"}}, {in: "gpus", want: Policy{By: "gpus"}}, {in: "numa", want: Policy{By: "numa"}},
+		{in: ""},
+		{in: "cores", want: Policy{By: "cores"}},
+		{in: "gpus", want: Policy{By: "gpus"}},
+		{in: "numa", want: Policy{By: "numa"}},
 		{in: "channels:3", want: Policy{By: "channels", PerChannel: 3}},
-		{in: "channels", bad: true}, {in: "channels:0", bad: true}, {in: "channels:x", bad: true}, {in: "threads", bad: true},
+		{in: "channels", bad: true},
+		{in: "channels:0", bad: true},
+		{in: "channels:x", bad: true},
+		{in: "threads", bad: true},
 	} {
 		got, err := ParsePolicy(tc.in)
 		if (err != nil) != tc.bad || got != tc.want {

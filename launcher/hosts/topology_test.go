@@ -21,8 +21,10 @@ func TestOrder(t *testing.T) {
 		{"tree, order inside a leaf is kept", treeConf, "n5,n4,n1,n3", "n4 n3 n5 n1", "hosts.order=4 hosts in 2 switches"},
 		{"strangers last", treeConf, "x1,n1,n3", "n3 n1 x1", "hosts.not-in-topology=x1 is in no switch or block hosts.order=2 hosts in 2 switches"},
 		{"names with a domain", treeConf, "n1.c.org,n3.c.org,n2.c.org", "n3.c.org n1.c.org n2.c.org", "hosts.order=3 hosts in 2 switches"},
-		{"as scontrol shows it", "SwitchName=top Level=1 LinkSpeed=1 Nodes=n[1-4] Switches=a,b\nSwitchName=a Level=0 LinkSpeed=1 Nodes=n[1,3]\nSwitchName=b Level=0 LinkSpeed=1 Nodes=n[2,4]\n",
-			"n[1-4]", "n1 n3 n2 n4", "hosts.order=4 hosts in 2 switches"},
+		{
+			"as scontrol shows it", "SwitchName=top Level=1 LinkSpeed=1 Nodes=n[1-4] Switches=a,b\nSwitchName=a Level=0 LinkSpeed=1 Nodes=n[1,3]\nSwitchName=b Level=0 LinkSpeed=1 Nodes=n[2,4]\n",
+			"n[1-4]", "n1 n3 n2 n4", "hosts.order=4 hosts in 2 switches",
+		},
 		{"continued line", "SwitchName=a \\\n Nodes=n2\nSwitchName=b Nodes=n1\n", "n[1-2]", "n2 n1", "hosts.order=2 hosts in 2 switches"},
 		{"blocks", "BlockName=b1 Nodes=n[1,3]\nBlockName=b2 Nodes=n[2,4]\nBlockSizes=2,4\n", "n[1-4]", "n1 n3 n2 n4", "hosts.order=4 hosts in 2 blocks"},
 		{"yaml tree", `---
@@ -42,12 +44,18 @@ func TestOrder(t *testing.T) {
       - switch: leaf2
         nodes: n[2,4]
 `, "n[1-4]", "n1 n3 n2 n4", "hosts.order=4 hosts in 2 switches"},
-		{"yaml block", "- topology: t\n  block:\n    block_sizes: [2]\n    blocks:\n    - block: b1\n      nodes: n[2,4]\n    - block: b2\n      nodes: n[1,3]\n",
-			"n[1-4]", "n2 n4 n1 n3", "hosts.order=4 hosts in 2 blocks"},
-		{"topograph graph", `{"instances":[{"id":"n1","network_layers":["l1","s1"]},{"id":"n2","network_layers":["l2","s1"]},{"id":"n3","network_layers":["l1","s1"]}]}`,
-			"n[1-3]", "n1 n3 n2", "hosts.order=3 hosts in 2 switches"},
-		{"topograph model", "switches:\n  core:\n    switches: [leaf2, leaf1]\n  leaf1:\n    nodes: [\"n[1,3]\"]\n  leaf2:\n    nodes: [n2]\n",
-			"n[1-3]", "n1 n3 n2", "hosts.order=3 hosts in 2 switches"},
+		{
+			"yaml block", "- topology: t\n  block:\n    block_sizes: [2]\n    blocks:\n    - block: b1\n      nodes: n[2,4]\n    - block: b2\n      nodes: n[1,3]\n",
+			"n[1-4]", "n2 n4 n1 n3", "hosts.order=4 hosts in 2 blocks",
+		},
+		{
+			"topograph graph", `{"instances":[{"id":"n1","network_layers":["l1","s1"]},{"id":"n2","network_layers":["l2","s1"]},{"id":"n3","network_layers":["l1","s1"]}]}`,
+			"n[1-3]", "n1 n3 n2", "hosts.order=3 hosts in 2 switches",
+		},
+		{
+			"topograph model", "switches:\n  core:\n    switches: [leaf2, leaf1]\n  leaf1:\n    nodes: [\"n[1,3]\"]\n  leaf2:\n    nodes: [n2]\n",
+			"n[1-3]", "n1 n3 n2", "hosts.order=3 hosts in 2 switches",
+		},
 		{"topograph capacity blocks", "capacity_blocks:\n  cb1:\n    nodes: [n2]\n  cb2:\n    nodes: [n1, n3]\n", "n[1-3]", "n2 n1 n3", "hosts.order=3 hosts in 2 blocks"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

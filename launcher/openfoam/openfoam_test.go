@@ -52,8 +52,10 @@ func TestReadDecomposition(t *testing.T) {
 		{"zero", "numberOfSubdomains 0;", "? numberOfSubdomains is 0 line 12"},
 		{"distributed", "numberOfSubdomains 2; distributed yes; roots 1 ( \"/scratch/x;y\" );", "2  [] line 12 distributed"},
 		{"macro made of macros", "_a { b 1; }\n${_${FOAM_EXECUTABLE}};\n#remove _a\nnumberOfSubdomains 2;", "2  [] line 15"},
-		{"odd but right", "numberOfSubdomains\n  2\n;\nconstraints { patches { type preservePatches; patches (\".*\" a|b); enabled true; } }\n\"(U|k).*\" 1; div(phi,U) Gauss linear; x #codeStream { code #{ if (a) { b; } #}; };",
-			"2  [] line 12"},
+		{
+			"odd but right", "numberOfSubdomains\n  2\n;\nconstraints { patches { type preservePatches; patches (\".*\" a|b); enabled true; } }\n\"(U|k).*\" 1; div(phi,U) Gauss linear; x #codeStream { code #{ if (a) { b; } #}; };",
+			"2  [] line 12",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			d, err := ReadDecomposition([]byte(header + tc.text))
@@ -147,44 +149,88 @@ func TestExamine(t *testing.T) {
 	}{
 		{"all right", decomposed(4), Run{Program: solver, NP: 4, Launcher: "openmpi", Env: env}, ""},
 		{"all right through foamExec", decomposed(4), Run{Program: []string{"foamExec", "simpleFoam", "-parallel"}, NP: 4, Env: env}, ""},
-		{"ranks differ", decomposed(4), Run{Program: solver, NP: 8, Env: env},
+		{
+			"ranks differ", decomposed(4),
+			Run{Program: solver, NP: 8, Env: env},
 			"error openfoam.subdomains numberOfSubdomains 4, and 8 ranks | foamDictionary -entry numberOfSubdomains -set 8 system/decomposeParDict && decomposePar -force, or -np 4\n" +
-				"error openfoam.processors 4 processor directories | decomposePar -force"},
-		{"another case directory", decomposed(4), Run{Program: []string{"simpleFoam", "-case", "run1", "-parallel"}, NP: 8, Env: env},
+				"error openfoam.processors 4 processor directories | decomposePar -force",
+		},
+		{
+			"another case directory", decomposed(4),
+			Run{Program: []string{"simpleFoam", "-case", "run1", "-parallel"}, NP: 8, Env: env},
 			"error openfoam.subdomains numberOfSubdomains 4, and 8 ranks | foamDictionary -entry numberOfSubdomains -set 8 system/decomposeParDict && decomposePar -force -case run1, or -np 4\n" +
-				"error openfoam.processors 4 processor directories | decomposePar -force -case run1"},
+				"error openfoam.processors 4 processor directories | decomposePar -force -case run1",
+		},
 		{"no -parallel", decomposed(4), Run{Program: []string{"simpleFoam"}, NP: 4, Env: env}, "error openfoam.parallel 4 ranks and no -parallel | simpleFoam -parallel"},
-		{"-parallel alone", decomposed(4), Run{Program: solver, NP: 1, Env: env},
+		{
+			"-parallel alone", decomposed(4),
+			Run{Program: solver, NP: 1, Env: env},
 			"error openfoam.parallel -parallel with one rank | leave -parallel out, or start more ranks\n" +
 				"error openfoam.subdomains numberOfSubdomains 4, and 1 ranks | foamDictionary -entry numberOfSubdomains -set 1 system/decomposeParDict && decomposePar -force, or -np 4\n" +
-				"error openfoam.processors 4 processor directories | decomposePar -force"},
+				"error openfoam.processors 4 processor directories | decomposePar -force",
+		},
 		{"serial run", Case{Dir: ".", Processors: &Processors{Gap: -1}}, Run{Program: []string{"simpleFoam"}, NP: 1, Env: env}, ""},
-		{"serial program", decomposed(4), Run{Program: []string{"decomposePar"}, NP: 4, Env: env},
-			"error openfoam.parallel decomposePar with 4 ranks | start it without mpirun"},
-		{"not decomposed", Case{Dir: ".", DictPath: "d", Decomposition: &Decomposition{Subdomains: ptr(4)}, Processors: &Processors{Gap: -1}}, Run{Program: solver, NP: 4, Env: env},
-			"error openfoam.processors no processor directories | decomposePar"},
-		{"a part is missing", Case{Dir: ".", DictPath: "d", Decomposition: &Decomposition{Subdomains: ptr(4)}, Processors: &Processors{Count: 3, Gap: 2}}, Run{Program: solver, NP: 4, Env: env},
-			"error openfoam.processors processor2 is missing, and later ones are there | decomposePar -force"},
+		{
+			"serial program", decomposed(4),
+			Run{Program: []string{"decomposePar"}, NP: 4, Env: env},
+			"error openfoam.parallel decomposePar with 4 ranks | start it without mpirun",
+		},
+		{
+			"not decomposed",
+			Case{Dir: ".", DictPath: "d", Decomposition: &Decomposition{Subdomains: ptr(4)}, Processors: &Processors{Gap: -1}},
+			Run{Program: solver, NP: 4, Env: env},
+			"error openfoam.processors no processor directories | decomposePar",
+		},
+		{
+			"a part is missing",
+			Case{Dir: ".", DictPath: "d", Decomposition: &Decomposition{Subdomains: ptr(4)}, Processors: &Processors{Count: 3, Gap: 2}},
+			Run{Program: solver, NP: 4, Env: env},
+			"error openfoam.processors processor2 is missing, and later ones are there | decomposePar -force",
+		},
 		{"parts elsewhere", Case{Dir: ".", DictPath: "d", Decomposition: &Decomposition{Subdomains: ptr(4), Distributed: true}, Processors: &Processors{Gap: -1}}, Run{Program: solver, NP: 4, Env: env}, ""},
 		{"redistributePar makes its own", Case{Dir: ".", DictPath: "d", Decomposition: &Decomposition{Subdomains: ptr(4)}, Processors: &Processors{Gap: -1}}, Run{Program: []string{"redistributePar", "-decompose", "-parallel"}, NP: 4, Env: env}, ""},
-		{"subdomains unknown", Case{Dir: ".", DictPath: "d", Decomposition: &Decomposition{Why: "$n is not set in this file"}, Processors: &Processors{Count: 4, Gap: -1}}, Run{Program: solver, NP: 4, Env: env},
-			"warning openfoam.subdomains $n is not set in this file | see that it equals -np"},
-		{"no dictionary", Case{Dir: ".", DictPath: "system/decomposeParDict", Processors: &Processors{Gap: -1}}, Run{Program: solver, NP: 4, Env: env},
+		{
+			"subdomains unknown",
+			Case{Dir: ".", DictPath: "d", Decomposition: &Decomposition{Why: "$n is not set in this file"}, Processors: &Processors{Count: 4, Gap: -1}},
+			Run{Program: solver, NP: 4, Env: env},
+			"warning openfoam.subdomains $n is not set in this file | see that it equals -np",
+		},
+		{
+			"no dictionary",
+			Case{Dir: ".", DictPath: "system/decomposeParDict", Processors: &Processors{Gap: -1}},
+			Run{Program: solver, NP: 4, Env: env},
 			"warning openfoam.subdomains no such file | run from the case directory, or give -case DIR\n" +
-				"error openfoam.processors no processor directories | decomposePar"},
-		{"wrong vector", Case{Dir: ".", DictPath: "d", Decomposition: &Decomposition{Subdomains: ptr(8), Method: "simple", N: []int{2, 2, 1}}, Processors: &Processors{Count: 8, Gap: -1}}, Run{Program: solver, NP: 8, Env: env},
-			"error openfoam.vector n (2 2 1) with numberOfSubdomains 8 | change n, or use method scotch, which needs none"},
-		{"another MPI's launcher", decomposed(4), Run{Program: solver, NP: 4, Launcher: "mpich", Env: env},
-			"error openfoam.family FOAM_MPI=openmpi-system WM_MPLIB=SYSTEMOPENMPI, started by the mpirun of mpich | put the openmpi that OpenFOAM was built with first in PATH"},
-		{"relatives", decomposed(4), Run{Program: solver, NP: 4, Launcher: "mpich", Env: with(map[string]string{"FOAM_MPI": "impi", "WM_MPLIB": "INTELMPI"})},
-			"warning openfoam.family FOAM_MPI=impi WM_MPLIB=INTELMPI, started by the mpirun of mpich | put the intelmpi that OpenFOAM was built with first in PATH"},
+				"error openfoam.processors no processor directories | decomposePar",
+		},
+		{
+			"wrong vector",
+			Case{Dir: ".", DictPath: "d", Decomposition: &Decomposition{Subdomains: ptr(8), Method: "simple", N: []int{2, 2, 1}}, Processors: &Processors{Count: 8, Gap: -1}},
+			Run{Program: solver, NP: 8, Env: env},
+			"error openfoam.vector n (2 2 1) with numberOfSubdomains 8 | change n, or use method scotch, which needs none",
+		},
+		{
+			"another MPI's launcher", decomposed(4),
+			Run{Program: solver, NP: 4, Launcher: "mpich", Env: env},
+			"error openfoam.family FOAM_MPI=openmpi-system WM_MPLIB=SYSTEMOPENMPI, started by the mpirun of mpich | put the openmpi that OpenFOAM was built with first in PATH",
+		},
+		{
+			"relatives", decomposed(4),
+			Run{Program: solver, NP: 4, Launcher: "mpich", Env: with(map[string]string{"FOAM_MPI": "impi", "WM_MPLIB": "INTELMPI"})},
+			"warning openfoam.family FOAM_MPI=impi WM_MPLIB=INTELMPI, started by the mpirun of mpich | put the intelmpi that OpenFOAM was built with first in PATH",
+		},
 		{"an MPI nobody names", decomposed(4), Run{Program: solver, NP: 4, Launcher: "mpich", Env: with(map[string]string{"FOAM_MPI": "mpi-system", "WM_MPLIB": "SYSTEMMPI"})}, ""},
 		{"not sourced", decomposed(4), Run{Program: solver, NP: 4}, "warning openfoam.environment not set | source the etc/bashrc of your OpenFOAM first"},
-		{"dummy", decomposed(4), Run{Program: solver, NP: 4, Env: with(map[string]string{"FOAM_MPI": "dummy"})},
-			"error openfoam.environment dummy | set WM_MPLIB in etc/bashrc and build src/Pstream"},
+		{
+			"dummy", decomposed(4),
+			Run{Program: solver, NP: 4, Env: with(map[string]string{"FOAM_MPI": "dummy"})},
+			"error openfoam.environment dummy | set WM_MPLIB in etc/bashrc and build src/Pstream",
+		},
 		{"stale prefix", decomposed(4), Run{Program: solver, NP: 4, Env: with(map[string]string{"OPAL_PREFIX": "/old"})}, "warning openfoam.environment /old | unset OPAL_PREFIX"},
-		{"hcoll and old UCX", decomposed(4), Run{Program: solver, NP: 4, Launcher: "openmpi", UCX: "1.11.0", Hcoll: ptr(true), Env: env},
-			"warning openfoam.combination Open MPI's hcoll with UCX older than 1.12 (1.11.0) | OMPI_MCA_coll_hcoll_enable=0, or HPC-X 2.10 and later (github.com/open-mpi/ompi/issues/9624, /9761; github.com/openucx/ucx/issues/7391)"},
+		{
+			"hcoll and old UCX", decomposed(4),
+			Run{Program: solver, NP: 4, Launcher: "openmpi", UCX: "1.11.0", Hcoll: ptr(true), Env: env},
+			"warning openfoam.combination Open MPI's hcoll with UCX older than 1.12 (1.11.0) | OMPI_MCA_coll_hcoll_enable=0, or HPC-X 2.10 and later (github.com/open-mpi/ompi/issues/9624, /9761; github.com/openucx/ucx/issues/7391)",
+		},
 		{"hcoll off", decomposed(4), Run{Program: solver, NP: 4, Launcher: "openmpi", UCX: "1.11.0", Hcoll: ptr(true), Env: with(map[string]string{"OMPI_MCA_coll_hcoll_enable": "0"})}, ""},
 		{"new UCX", decomposed(4), Run{Program: solver, NP: 4, Launcher: "openmpi", UCX: "1.15.0", Hcoll: ptr(true), Env: env}, ""},
 	} {

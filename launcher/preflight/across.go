@@ -247,14 +247,18 @@ func Across(hosts []topology.Host, ports [][]string) []finding.Finding {
 			for _, v := range vs[:min(len(vs), 4)] {
 				parts = append(parts, fmt.Sprintf("%s on %d", v, count[v]))
 			}
-			out = append(out, finding.Finding{ID: k.id, Severity: f.Severity, Subject: k.subject, Seen: strings.Join(parts, "; "), Wanted: "the same everywhere", Why: f.Why,
-				Hint: fmt.Sprintf("'fabrun diff' of two snapshots: %s and %s differ", hostWith(hosts, values[k], vs[0]), hostWith(hosts, values[k], vs[1]))})
+			out = append(out, finding.Finding{
+				ID: k.id, Severity: f.Severity, Subject: k.subject, Seen: strings.Join(parts, "; "), Wanted: "the same everywhere", Why: f.Why,
+				Hint: fmt.Sprintf("'fabrun diff' of two snapshots: %s and %s differ", hostWith(hosts, values[k], vs[0]), hostWith(hosts, values[k], vs[1])),
+			})
 			continue
 		}
 		for i, v := range values[k] {
 			if v != "" && v != vs[0] {
-				out = append(out, finding.Finding{ID: k.id, Severity: f.Severity, Host: hosts[i].Name, Subject: k.subject, Seen: v,
-					Wanted: fmt.Sprintf("%s, as on %d of %d hosts", vs[0], count[vs[0]], known), Why: f.Why, Hint: "make it like the others, or leave the host out: --exclude " + hosts[i].Name})
+				out = append(out, finding.Finding{
+					ID: k.id, Severity: f.Severity, Host: hosts[i].Name, Subject: k.subject, Seen: v,
+					Wanted: fmt.Sprintf("%s, as on %d of %d hosts", vs[0], count[vs[0]], known), Why: f.Why, Hint: "make it like the others, or leave the host out: --exclude " + hosts[i].Name,
+				})
 			}
 		}
 	}

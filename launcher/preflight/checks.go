@@ -734,9 +734,12 @@ func checkBridge(l *look) {
 
 // flapCounters are what should stay 0 on a healthy link.
 var flapCounters = []struct{ name, what string }{
-	{"link_downed", "the link has gone down"}, {"link_error_recovery", "the link has recovered from errors"},
-	{"symbol_error", "symbol errors"}, {"local_link_integrity_errors", "link integrity errors"},
-	{"port_rcv_errors", "damaged packets received"}, {"excessive_buffer_overrun_errors", "buffer overruns"},
+	{"link_downed", "the link has gone down"},
+	{"link_error_recovery", "the link has recovered from errors"},
+	{"symbol_error", "symbol errors"},
+	{"local_link_integrity_errors", "link integrity errors"},
+	{"port_rcv_errors", "damaged packets received"},
+	{"excessive_buffer_overrun_errors", "buffer overruns"},
 }
 
 func checkCounters(l *look) {

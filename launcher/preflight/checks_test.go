@@ -14,7 +14,8 @@ import (
 
 // healthy is a host on which nothing is wrong: two RoCE rails and two GPUs.
 func healthy(name string) topology.Host {
-	h := topology.Host{Name: name, Kernel: "6.1.0", CPU: topology.CPU{Online: []int{0, 1, 2, 3}},
+	h := topology.Host{
+		Name: name, Kernel: "6.1.0", CPU: topology.CPU{Online: []int{0, 1, 2, 3}},
 		NUMA:        []topology.NUMANode{{ID: 0}, {ID: 1}},
 		GPUs:        []topology.GPU{{Index: 0, Vendor: "nvidia", PCI: "0000:10:00.0"}, {Index: 1, Vendor: "nvidia", PCI: "0000:90:00.0"}},
 		Limits:      topology.Limits{MemlockSoft: ptr(topology.Unlimited), NofileSoft: ptr(uint64(65536)), ShmBytes: ptr(int64(64 << 30)), RmemMax: ptr(int64(268435456)), WmemMax: ptr(int64(268435456))},
@@ -26,12 +27,18 @@ func healthy(name string) topology.Host {
 	for i := range 2 {
 		dev, nd, pci := fmt.Sprintf("mlx5_%d", i), fmt.Sprintf("eth%d", i), fmt.Sprintf("0000:%d0:00.0", 3+i)
 		h.PCI = append(h.PCI, topology.PCIDevice{Address: pci, Link: topology.Link{SpeedMTps: ptr(16000), Width: ptr(16)}, LinkMax: topology.Link{SpeedMTps: ptr(16000), Width: ptr(16)}})
-		h.HCAs = append(h.HCAs, topology.HCA{Name: dev, PCI: pci, NUMA: ptr(i), Driver: "mlx5", Firmware: "20.31", BoardID: "MT_1", CharDevice: fmt.Sprintf("uverbs%d", i), Class: "infiniband",
-			Ports: []topology.Port{{Number: 1, State: "ACTIVE", PhysState: "LinkUp", LinkLayer: "Ethernet", RateGbps: ptr(200.0), RateTrusted: true, ActiveMTU: ptr(4096), Netdev: nd,
+		h.HCAs = append(h.HCAs, topology.HCA{
+			Name: dev, PCI: pci, NUMA: ptr(i), Driver: "mlx5", Firmware: "20.31", BoardID: "MT_1", CharDevice: fmt.Sprintf("uverbs%d", i), Class: "infiniband",
+			Ports: []topology.Port{{
+				Number: 1, State: "ACTIVE", PhysState: "LinkUp", LinkLayer: "Ethernet", RateGbps: ptr(200.0), RateTrusted: true, ActiveMTU: ptr(4096), Netdev: nd,
 				DefaultRoCE: "RoCE v2", CNPs: &topology.CNP{DSCP: ptr(48), Priority: ptr(6)}, ECN: []topology.ECN{{Priority: 3, NotifyPoint: ptr(true), ReactPoint: ptr(true)}},
-				GIDs: []topology.GID{{Index: 3, Type: "RoCE v2", Kind: topology.GIDIPv4, Netdev: nd}}}}})
-		h.Netdevs = append(h.Netdevs, topology.Netdev{Name: nd, MTU: ptr(9000), Kind: "physical", PCI: pci, Addrs: []netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("10.%d.0.1/24", i))},
-			DCB: &topology.DCB{Trust: "dscp", PFC: []int{3}, DSCPToPriority: map[int]int{26: 3}}, Ethtool: &topology.Ethtool{GlobalPause: ptr(false)}})
+				GIDs: []topology.GID{{Index: 3, Type: "RoCE v2", Kind: topology.GIDIPv4, Netdev: nd}},
+			}},
+		})
+		h.Netdevs = append(h.Netdevs, topology.Netdev{
+			Name: nd, MTU: ptr(9000), Kind: "physical", PCI: pci, Addrs: []netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("10.%d.0.1/24", i))},
+			DCB: &topology.DCB{Trust: "dscp", PFC: []int{3}, DSCPToPriority: map[int]int{26: 3}}, Ethtool: &topology.Ethtool{GlobalPause: ptr(false)},
+		})
 	}
 	h.Netdevs = append(h.Netdevs, topology.Netdev{Name: "mgmt", MTU: ptr(1500), Addrs: []netip.Prefix{netip.MustParsePrefix("192.168.0.1/24")}})
 	h.Routes = []topology.Route{{Dst: netip.MustParsePrefix("0.0.0.0/0"), Netdev: "mgmt", Table: 254}}
@@ -39,8 +46,10 @@ func healthy(name string) topology.Host {
 }
 
 func plan26() profiles.Profile {
-	return profiles.Profile{Name: "p", Fabric: profiles.Fabric{LinkLayer: "ethernet", RateGbps: ptr(200.0), MinMTUBytes: ptr(4200), QoS: &profiles.QoS{Trust: "dscp", PFC: []int{3},
-		RDMA: profiles.Class{DSCP: 26, ECN: 2, Priority: ptr(3)}, CNP: &profiles.Class{DSCP: 48, Priority: ptr(6)}}}}
+	return profiles.Profile{Name: "p", Fabric: profiles.Fabric{LinkLayer: "ethernet", RateGbps: ptr(200.0), MinMTUBytes: ptr(4200), QoS: &profiles.QoS{
+		Trust: "dscp", PFC: []int{3},
+		RDMA: profiles.Class{DSCP: 26, ECN: 2, Priority: ptr(3)}, CNP: &profiles.Class{DSCP: 48, Priority: ptr(6)},
+	}}}
 }
 
 func TestHostFindings(t *testing.T) {

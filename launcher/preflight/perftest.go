@@ -68,32 +68,54 @@ var perftestFailures = []struct {
 	what string
 	hint string
 }{
-	{"perftest.memlock", regexp.MustCompile(`(?i)Couldn't allocate MR|failed to create mr|ibv_reg_mr.*(ENOMEM|Cannot allocate memory)`),
-		"memory could not be registered: the locked-memory limit is too low", "raise it: ulimit -l unlimited (Slurm: PropagateResourceLimitsExcept=MEMLOCK; container: --ulimit memlock=-1)"},
-	{"perftest.rdma-cm", regexp.MustCompile(`Unexpected CM event|rdma_resolve_(addr|route) failed|Unable to perform rdma_client|RDMA CM event error|Failed to resolve RDMA CM|Failed to connect (RDMA CM|through RDMA CM)|Function rdma_connect failed|Received \d+ times ADDR_ERROR`),
-		"the connection through rdma_cm did not come up", "is the server running with -R too, and does the address given lie on the RDMA interface? ping it with -I"},
+	{
+		"perftest.memlock", regexp.MustCompile(`(?i)Couldn't allocate MR|failed to create mr|ibv_reg_mr.*(ENOMEM|Cannot allocate memory)`),
+		"memory could not be registered: the locked-memory limit is too low", "raise it: ulimit -l unlimited (Slurm: PropagateResourceLimitsExcept=MEMLOCK; container: --ulimit memlock=-1)",
+	},
+	{
+		"perftest.rdma-cm", regexp.MustCompile(`Unexpected CM event|rdma_resolve_(addr|route) failed|Unable to perform rdma_client|RDMA CM event error|Failed to resolve RDMA CM|Failed to connect (RDMA CM|through RDMA CM)|Function rdma_connect failed|Received \d+ times ADDR_ERROR`),
+		"the connection through rdma_cm did not come up", "is the server running with -R too, and does the address given lie on the RDMA interface? ping it with -I",
+	},
 	{"perftest.version", regexp.MustCompile(`(?i)versions? .*(don't|do not|doesn't) match|different versions`), "client and server are different versions", "install the same perftest on both"},
-	{"perftest.connect", regexp.MustCompile(`Couldn't connect to|Unable to open file descriptor for socket connection`),
-		"no server answered on the TCP port", "start the server first, and give both the same -p; a firewall may close the port"},
-	{"perftest.port-in-use", regexp.MustCompile(`Failed to bind socket|Couldn't listen to port|Address already in use|rdma_bind_addr failed`),
-		"the TCP port is taken: another perftest runs", "use another port on both ends: -p 18516"},
-	{"perftest.no-device", regexp.MustCompile(`Did not detect devices|Unable to find the Infiniband/RoCE device|IB device .* not found|No IB devices found|Couldn't get device list`),
-		"there is no such RDMA device here", "'ibv_devices' lists them; in a container: --device=/dev/infiniband"},
-	{"perftest.port-down", regexp.MustCompile(`Port number \d+ state is (Down|\w+)|Couldn't set the link layer|Link layer on port \d+ is Unknown`),
-		"the port is down", "check cable and switch port; 'ibstat' says more"},
+	{
+		"perftest.connect", regexp.MustCompile(`Couldn't connect to|Unable to open file descriptor for socket connection`),
+		"no server answered on the TCP port", "start the server first, and give both the same -p; a firewall may close the port",
+	},
+	{
+		"perftest.port-in-use", regexp.MustCompile(`Failed to bind socket|Couldn't listen to port|Address already in use|rdma_bind_addr failed`),
+		"the TCP port is taken: another perftest runs", "use another port on both ends: -p 18516",
+	},
+	{
+		"perftest.no-device", regexp.MustCompile(`Did not detect devices|Unable to find the Infiniband/RoCE device|IB device .* not found|No IB devices found|Couldn't get device list`),
+		"there is no such RDMA device here", "'ibv_devices' lists them; in a container: --device=/dev/infiniband",
+	},
+	{
+		"perftest.port-down", regexp.MustCompile(`Port number \d+ state is (Down|\w+)|Couldn't set the link layer|Link layer on port \d+ is Unknown`),
+		"the port is down", "check cable and switch port; 'ibstat' says more",
+	},
 	{"perftest.mtu", regexp.MustCompile(`(?i)Requested mtu is higher than active mtu`), "the MTU asked for is more than the port's", "leave -m out, or raise the netdev's MTU on both ends"},
-	{"perftest.gid", regexp.MustCompile(`(?i)GID index .* (out of range|not valid)|Failed to modify QP .* to RTR|Unable to Connect the HCA's through the link|Couldn't read GID|ibv_query_gid|Invalid GID`),
-		"the connection could not be brought to ready: the GID index, or the MTU, does not fit", "give -x with a RoCE v2 GID of this network on both ends ('show_gids')"},
-	{"perftest.cuda", regexp.MustCompile(`(?i)CUDA (error|driver)|cuInit|cuMem\w+ (error|failed)|Couldn't allocate GPU|unsupported .*cuda|ibv_reg_dmabuf_mr.*fail|failed to (get|export) dmabuf`),
-		"GPU memory could not be used", "is nvidia_peermem loaded, or the driver's open kernel module there for --use_cuda_dmabuf?"},
-	{"perftest.option", regexp.MustCompile(`unrecognized option|invalid option|Invalid Command line|Parser function exited with Error`),
-		"this build does not know an option", "'--use_cuda' needs a perftest that was built with CUDA"},
+	{
+		"perftest.gid", regexp.MustCompile(`(?i)GID index .* (out of range|not valid)|Failed to modify QP .* to RTR|Unable to Connect the HCA's through the link|Couldn't read GID|ibv_query_gid|Invalid GID`),
+		"the connection could not be brought to ready: the GID index, or the MTU, does not fit", "give -x with a RoCE v2 GID of this network on both ends ('show_gids')",
+	},
+	{
+		"perftest.cuda", regexp.MustCompile(`(?i)CUDA (error|driver)|cuInit|cuMem\w+ (error|failed)|Couldn't allocate GPU|unsupported .*cuda|ibv_reg_dmabuf_mr.*fail|failed to (get|export) dmabuf`),
+		"GPU memory could not be used", "is nvidia_peermem loaded, or the driver's open kernel module there for --use_cuda_dmabuf?",
+	},
+	{
+		"perftest.option", regexp.MustCompile(`unrecognized option|invalid option|Invalid Command line|Parser function exited with Error`),
+		"this build does not know an option", "'--use_cuda' needs a perftest that was built with CUDA",
+	},
 	{"perftest.tos", regexp.MustCompile(`Set TOS option failed|Failed to set ToS`), "the type of service could not be set", "-T works with -R only"},
 	{"perftest.below-limit", regexp.MustCompile(`BW result is below bw limit|Msg rate\s+is below msg_rate limit`), "the result is below the limit given", ""},
-	{"perftest.exchange", regexp.MustCompile(`Failed to exchange data between server and clients|ethernet_read_(keys|data)|Failed to sync between|Couldn't (read|write) (from|to) socket|Unable to init the socket connection`),
-		"the other end went away while addresses were exchanged", "look at the server's own output"},
-	{"perftest.resources", regexp.MustCompile(`Couldn't (create|allocate|get) (IB resources|context|CQ|QP|PD)|Couldn't get context for the device|Failed to create QP`),
-		"the device gave no resources", "check permissions of /dev/infiniband/uverbs* and the limits"},
+	{
+		"perftest.exchange", regexp.MustCompile(`Failed to exchange data between server and clients|ethernet_read_(keys|data)|Failed to sync between|Couldn't (read|write) (from|to) socket|Unable to init the socket connection`),
+		"the other end went away while addresses were exchanged", "look at the server's own output",
+	},
+	{
+		"perftest.resources", regexp.MustCompile(`Couldn't (create|allocate|get) (IB resources|context|CQ|QP|PD)|Couldn't get context for the device|Failed to create QP`),
+		"the device gave no resources", "check permissions of /dev/infiniband/uverbs* and the limits",
+	},
 	{"perftest.incomplete", regexp.MustCompile(`Failed to complete run_iter|Error occurred while running infinitely`), "the test ended before its time", "look at the other end's output"},
 }
 
@@ -181,8 +203,10 @@ func ReadPerftest(text string) (Perftest, error) {
 			if s, ok := completionStatus[n]; ok {
 				name, what = s[0], s[1]
 			}
-			p.Error = &PerftestError{ID: "perftest.completion-" + m[1], Line: line, What: fmt.Sprintf("%s (syndrome %s): %s", name, m[3], what),
-				Hint: "give both ends the same program, -d, -x, -m and --tclass; then look at the counters of both ports"}
+			p.Error = &PerftestError{
+				ID: "perftest.completion-" + m[1], Line: line, What: fmt.Sprintf("%s (syndrome %s): %s", name, m[3], what),
+				Hint: "give both ends the same program, -d, -x, -m and --tclass; then look at the counters of both ports",
+			}
 			continue
 		}
 		for i, f := range perftestFailures[:max(best, 0)] {
@@ -439,8 +463,10 @@ func JudgePerftest(p Perftest, e Expect) (Verdict, []finding.Finding) {
 		subject = "perftest"
 	}
 	if p.Error != nil {
-		return Broken, []finding.Finding{{ID: p.Error.ID, Severity: finding.Error, Subject: subject, Seen: p.Error.Line, Wanted: "a result table",
-			Why: p.Error.What, Hint: p.Error.Hint}}
+		return Broken, []finding.Finding{{
+			ID: p.Error.ID, Severity: finding.Error, Subject: subject, Seen: p.Error.Line, Wanted: "a result table",
+			Why: p.Error.What, Hint: p.Error.Hint,
+		}}
 	}
 	var fs []finding.Finding
 	add := func(id string, sev finding.Severity, seen, wanted, why, hint string) {

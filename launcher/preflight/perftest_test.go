@@ -40,8 +40,10 @@ func TestRealdataPerftest(t *testing.T) {
 			}
 			return *g
 		}
-		got := map[string]any{"tool": orNil(p.Tool), "device": orNil(p.Device), "link_type": orNil(p.LinkType), "mtu": deref(p.MTU), "gid_index": deref(p.GIDIndex),
-			"qps": deref(p.QPs), "cuda": deref(p.CUDA), "dmabuf": deref(p.DMABuf), "unit": orNil(p.Unit), "rows": len(p.Rows), "error": p.Error != nil}
+		got := map[string]any{
+			"tool": orNil(p.Tool), "device": orNil(p.Device), "link_type": orNil(p.LinkType), "mtu": deref(p.MTU), "gid_index": deref(p.GIDIndex),
+			"qps": deref(p.QPs), "cuda": deref(p.CUDA), "dmabuf": deref(p.DMABuf), "unit": orNil(p.Unit), "rows": len(p.Rows), "error": p.Error != nil,
+		}
 		if b := p.Largest(); b != nil {
 			got["largest_size"], got["bw_avg_at_largest"], got["bw_avg_max"] = b.Bytes, raw(b.AvgGbps), raw(p.MaxGbps())
 		}

@@ -39,9 +39,11 @@ func (o SSHOptions) Args() []string {
 	if timeout <= 0 {
 		timeout = 10 * time.Second
 	}
-	args := []string{program, "-T", "-x", "-o", "BatchMode=yes",
+	args := []string{
+		program, "-T", "-x", "-o", "BatchMode=yes",
 		"-o", "ConnectTimeout=" + strconv.Itoa(max(1, int(timeout.Seconds()))),
-		"-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=3"}
+		"-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=3",
+	}
 	if o.ConfigFile != "" {
 		args = append(args, "-F", o.ConfigFile)
 	}
@@ -92,8 +94,10 @@ func NewSrun(o SrunOptions) Transport {
 		if err != nil {
 			return nil, err
 		}
-		args := []string{program, "--quiet", "--nodes=1", "--ntasks=1", "--nodelist=" + host,
-			"--unbuffered", "--mpi=none", "--mem=0", "--gres=none", "--kill-on-bad-exit=0"}
+		args := []string{
+			program, "--quiet", "--nodes=1", "--ntasks=1", "--nodelist=" + host,
+			"--unbuffered", "--mpi=none", "--mem=0", "--gres=none", "--kill-on-bad-exit=0",
+		}
 		if o.Overlap {
 			args = append(args, "--overlap")
 		}
@@ -103,8 +107,10 @@ func NewSrun(o SrunOptions) Transport {
 
 // NewLocal runs commands on this machine, whatever the host is called.
 func NewLocal() Transport {
-	return &execTransport{name: "local", classify: func(string, int, string) *HostError { return nil },
-		argv: func(_ string, cmd Command) ([]string, error) { return shellArgv(cmd) }}
+	return &execTransport{
+		name: "local", classify: func(string, int, string) *HostError { return nil },
+		argv: func(_ string, cmd Command) ([]string, error) { return shellArgv(cmd) },
+	}
 }
 
 // execTransport starts one local program per command.

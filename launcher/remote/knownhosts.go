@@ -113,8 +113,10 @@ func (k *knownHosts) algorithms(name string) []string {
 		}
 		switch l.marker {
 		case "cert-authority":
-			certs = []string{ssh.CertAlgoED25519v01, ssh.CertAlgoECDSA256v01, ssh.CertAlgoECDSA384v01,
-				ssh.CertAlgoECDSA521v01, ssh.CertAlgoRSASHA512v01, ssh.CertAlgoRSASHA256v01}
+			certs = []string{
+				ssh.CertAlgoED25519v01, ssh.CertAlgoECDSA256v01, ssh.CertAlgoECDSA384v01,
+				ssh.CertAlgoECDSA521v01, ssh.CertAlgoRSASHA512v01, ssh.CertAlgoRSASHA256v01,
+			}
 		case "":
 			algos := []string{l.key.Type()}
 			if l.key.Type() == ssh.KeyAlgoRSA {
@@ -130,8 +132,10 @@ func (k *knownHosts) algorithms(name string) []string {
 	if certs != nil && plain == nil {
 		// A plain key can still be offered by a host without a certificate: it
 		// is then refused by check, with the right words.
-		plain = []string{ssh.KeyAlgoED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521,
-			ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256}
+		plain = []string{
+			ssh.KeyAlgoED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521,
+			ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256,
+		}
 	}
 	return append(certs, plain...)
 }
@@ -198,16 +202,20 @@ func (k *knownHosts) check(host, name string, key ssh.PublicKey, p policy) error
 		}
 	}
 	if other != nil {
-		return &HostError{Host: host, Cause: ChangedKey,
+		return &HostError{
+			Host: host, Cause: ChangedKey,
 			Err:  fmt.Errorf("it shows %s key %s, %s has another", key.Type(), ssh.FingerprintSHA256(key), other.where),
-			Hint: "if the host was reinstalled: ssh-keygen -R '" + name + "'"}
+			Hint: "if the host was reinstalled: ssh-keygen -R '" + name + "'",
+		}
 	}
 	if p == acceptNew {
 		return nil
 	}
-	return &HostError{Host: host, Cause: UnknownKey,
+	return &HostError{
+		Host: host, Cause: UnknownKey,
 		Err:  fmt.Errorf("its %s key %s is not in known_hosts", key.Type(), ssh.FingerprintSHA256(key)),
-		Hint: "connect once by hand: ssh " + host + " true"}
+		Hint: "connect once by hand: ssh " + host + " true",
+	}
 }
 
 func keysEqual(a, b ssh.PublicKey) bool { return bytes.Equal(a.Marshal(), b.Marshal()) }

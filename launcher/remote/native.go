@@ -189,10 +189,20 @@ func signalNumber(name string) int {
 		name string
 		sig  syscall.Signal
 	}{
-		{"HUP", syscall.SIGHUP}, {"INT", syscall.SIGINT}, {"QUIT", syscall.SIGQUIT}, {"ILL", syscall.SIGILL},
-		{"ABRT", syscall.SIGABRT}, {"FPE", syscall.SIGFPE}, {"KILL", syscall.SIGKILL}, {"SEGV", syscall.SIGSEGV},
-		{"PIPE", syscall.SIGPIPE}, {"ALRM", syscall.SIGALRM}, {"TERM", syscall.SIGTERM},
-		{"USR1", syscall.SIGUSR1}, {"USR2", syscall.SIGUSR2}, {"BUS", syscall.SIGBUS},
+		{"HUP", syscall.SIGHUP},
+		{"INT", syscall.SIGINT},
+		{"QUIT", syscall.SIGQUIT},
+		{"ILL", syscall.SIGILL},
+		{"ABRT", syscall.SIGABRT},
+		{"FPE", syscall.SIGFPE},
+		{"KILL", syscall.SIGKILL},
+		{"SEGV", syscall.SIGSEGV},
+		{"PIPE", syscall.SIGPIPE},
+		{"ALRM", syscall.SIGALRM},
+		{"TERM", syscall.SIGTERM},
+		{"USR1", syscall.SIGUSR1},
+		{"USR2", syscall.SIGUSR2},
+		{"BUS", syscall.SIGBUS},
 	} {
 		if s.name == strings.SplitN(name, "@", 2)[0] {
 			return int(s.sig)

@@ -77,12 +77,16 @@ func Stage(ctx context.Context, t Transport, hosts []string, p *Program, o Optio
 			dirs[r.Host] = rest
 			need = append(need, r.Host)
 		case word == "arch":
-			errs[r.Host] = &HostError{Host: r.Host, Cause: NotExecutable, Err: fmt.Errorf("it is a %s machine, this fabrun is for %s", rest, p.Arch),
-				Hint: "install fabrun for that machine at the same path there"}
+			errs[r.Host] = &HostError{
+				Host: r.Host, Cause: NotExecutable, Err: fmt.Errorf("it is a %s machine, this fabrun is for %s", rest, p.Arch),
+				Hint: "install fabrun for that machine at the same path there",
+			}
 		default:
-			errs[r.Host] = &HostError{Host: r.Host, Cause: NoSuchFile,
+			errs[r.Host] = &HostError{
+				Host: r.Host, Cause: NoSuchFile,
 				Err:  errors.New("no directory there takes a program (home, /dev/shm and /tmp: read-only or noexec): " + lastLine(r.Stderr, "no reason given")),
-				Hint: "install fabrun there at " + p.Path}
+				Hint: "install fabrun there at " + p.Path,
+			}
 		}
 	}
 	put := func(host string) Command {

@@ -104,8 +104,10 @@ func PerftestJSON(w io.Writer, p preflight.Perftest, v preflight.Verdict, fs []f
 		ErrorLine *string           `json:"error_line"`
 		Verdict   preflight.Verdict `json:"verdict"`
 		Findings  []finding.Finding `json:"findings"`
-	}{"fabrun/perftest/v1", orNull(p.Tool), orNull(p.Device), orNull(p.LinkType), p.MTU, p.GIDIndex, p.QPs, p.CUDA, p.DMABuf,
-		nil, p.MaxGbps(), nil, nil, nil, nil, rows, id, line, v, orEmpty(sorted(fs))}
+	}{
+		"fabrun/perftest/v1", orNull(p.Tool), orNull(p.Device), orNull(p.LinkType), p.MTU, p.GIDIndex, p.QPs, p.CUDA, p.DMABuf,
+		nil, p.MaxGbps(), nil, nil, nil, nil, rows, id, line, v, orEmpty(sorted(fs)),
+	}
 	if b := p.Largest(); b != nil {
 		out.Average, out.Largest = b.AvgGbps, &b.Bytes
 	}
@@ -158,9 +160,11 @@ func NCCLTestsJSON(w io.Writer, n preflight.NCCLTests, v preflight.Verdict, fs [
 	if n.Ranks > 0 {
 		ranks = &n.Ranks
 	}
-	return writeJSON(w, map[string]any{"schema": "fabrun/nccl-tests/v1", "collective": orNull(n.Collective), "ranks": ranks, "hosts": orEmpty(n.Hosts),
+	return writeJSON(w, map[string]any{
+		"schema": "fabrun/nccl-tests/v1", "collective": orNull(n.Collective), "ranks": ranks, "hosts": orEmpty(n.Hosts),
 		"busbw_max_gbytes_per_s": n.BestBus(), "busbw_average_gbytes_per_s": n.AvgBus, "out_of_bounds": n.OutOfBound, "error": orNull(n.Error),
-		"rows": rows, "verdict": v, "findings": orEmpty(sorted(fs))})
+		"rows": rows, "verdict": v, "findings": orEmpty(sorted(fs)),
+	})
 }
 
 // OSU writes the judgement of a pasted OSU output.
@@ -235,6 +239,8 @@ func CaptureJSON(w io.Writer, c preflight.Capture, fs []finding.Finding) error {
 	for _, f := range c.Flows {
 		flows = append(flows, flow{f.From.String(), f.To.String(), f.Packets, f.Bytes, f.DSCP, f.ECN, f.PCP, f.CNPs, f.CNPDSCP})
 	}
-	return writeJSON(w, map[string]any{"schema": "fabrun/pcap/v1", "packets": c.Packets, "roce_packets": c.RoCE, "skipped": c.Skipped, "truncated": c.Truncated,
-		"flows": flows, "findings": orEmpty(sorted(fs))})
+	return writeJSON(w, map[string]any{
+		"schema": "fabrun/pcap/v1", "packets": c.Packets, "roce_packets": c.RoCE, "skipped": c.Skipped, "truncated": c.Truncated,
+		"flows": flows, "findings": orEmpty(sorted(fs)),
+	})
 }

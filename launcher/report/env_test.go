@@ -248,8 +248,10 @@ func TestEnvRefusesWhatCannotBe(t *testing.T) {
 
 func TestEnvExplainSaysEverything(t *testing.T) {
 	var b bytes.Buffer
-	err := EnvExplain(&b, []envgen.Var{{Name: "A", Value: "=x", Scope: envgen.NodeScope, Origin: envgen.FromPlan, Rule: "r.r", Why: "w", Evidence: []string{"e1", "e2"},
-		Rejected: []envgen.Alternative{{Value: "y", Why: "n"}}, Overrode: "o", IfWrong: "i"}})
+	err := EnvExplain(&b, []envgen.Var{{
+		Name: "A", Value: "=x", Scope: envgen.NodeScope, Origin: envgen.FromPlan, Rule: "r.r", Why: "w", Evidence: []string{"e1", "e2"},
+		Rejected: []envgen.Alternative{{Value: "y", Why: "n"}}, Overrode: "o", IfWrong: "i",
+	}})
 	want := "A='=x'\n  set by     plan, per node (r.r)\n  why        w\n  seen       e1\n             e2\n  rejected   y: n\n  overrode   o\n  if changed i\n"
 	if err != nil || b.String() != want {
 		t.Errorf("%v\n%s", err, b.String())

@@ -106,8 +106,10 @@ func RecordedHTML(w io.Writer, rec Record, against *Comparison) error {
 				}
 				delete(rest, c)
 			}
-			p.Rails = append(p.Rails, pageRail{h.Host, fmt.Sprintf("%s:%d", port.HCA, port.Port),
-				counterBytes(port.Delta, watch.TxBytes), counterBytes(port.Delta, watch.RxBytes), counterWords(rest), counterWords(trouble)})
+			p.Rails = append(p.Rails, pageRail{
+				h.Host, fmt.Sprintf("%s:%d", port.HCA, port.Port),
+				counterBytes(port.Delta, watch.TxBytes), counterBytes(port.Delta, watch.RxBytes), counterWords(rest), counterWords(trouble),
+			})
 		}
 	}
 	p.Bars = bars(traffic)

@@ -41,17 +41,21 @@ func recorded(t *testing.T, rdma, tcp uint64, wall float64) []byte {
 	for _, at := range []uint64{0, 1} {
 		for i, host := range []string{"n1", "n2"} {
 			peer := []string{"10.0.0.2", "10.0.0.1"}[i]
-			r.Sample(watch.Sample{Time: began.Add(time.Duration(at) * time.Minute), Host: host, Netdevs: []watch.NetdevSample{},
+			r.Sample(watch.Sample{
+				Time: began.Add(time.Duration(at) * time.Minute), Host: host, Netdevs: []watch.NetdevSample{},
 				Addresses: []string{[]string{"10.0.0.1", "10.0.0.2"}[i]}, TCP: []watch.PeerBytes{{Peer: peer, Tx: at * tcp, Rx: at * tcp}},
-				Ports: []watch.PortSample{{HCA: "mlx5_0", Port: 1, Active: true, RateGbps: 100, Counters: map[watch.Counter]uint64{watch.TxBytes: at * rdma, watch.RxBytes: at * rdma}}}})
+				Ports: []watch.PortSample{{HCA: "mlx5_0", Port: 1, Active: true, RateGbps: 100, Counters: map[watch.Counter]uint64{watch.TxBytes: at * rdma, watch.RxBytes: at * rdma}}},
+			})
 		}
 	}
 	if cause != "" {
 		r.Event(watch.Event{Time: began.Add(time.Minute), ID: "fallback", Severity: watch.SeverityError, Cause: cause, Text: "it fell back", Line: "n1: <b>line</b>"})
 	}
-	r.Verdict(watch.Verdict{Schema: watch.SchemaVerdict, Library: "ucx", Version: "1.18.1", Networks: []string{"rc_mlx5"}, Devices: []string{"mlx5_0:1"}, Fallback: fb,
+	r.Verdict(watch.Verdict{
+		Schema: watch.SchemaVerdict, Library: "ucx", Version: "1.18.1", Networks: []string{"rc_mlx5"}, Devices: []string{"mlx5_0:1"}, Fallback: fb,
 		InterNodeTransports: []string{}, FatalErrors: []string{}, Sentence: map[bool]string{true: "FALLBACK to TCP: it fell back", false: "No fallback: rc_mlx5 on 1 device."}[*fb],
-		Pairs: []watch.Pair{{From: 0, To: 1, Via: "NET/IB/GDRDMA", Channels: 2}, {From: 1, To: 0, Via: "NET/Socket", Channels: 2}}})
+		Pairs: []watch.Pair{{From: 0, To: 1, Via: "NET/IB/GDRDMA", Channels: 2}, {From: 1, To: 0, Via: "NET/Socket", Channels: 2}},
+	})
 	if err := r.Exit(RecordExit{Code: 0, WallS: wall}); err != nil {
 		t.Fatal(err)
 	}

@@ -406,8 +406,10 @@ func balance(h HostTraffic) (Event, bool) {
 	if low.load*2 > mid.load {
 		return Event{}, false
 	}
-	return Event{ID: "rail-imbalance", Severity: SeverityWarning, Host: h.Host,
-		Text: fmt.Sprintf("%s carried %s, less than half of the other rails: check which ranks are near it and that all peers have that rail.", low.name, Bytes(low.n))}, true
+	return Event{
+		ID: "rail-imbalance", Severity: SeverityWarning, Host: h.Host,
+		Text: fmt.Sprintf("%s carried %s, less than half of the other rails: check which ranks are near it and that all peers have that rail.", low.name, Bytes(low.n)),
+	}, true
 }
 
 // PeerSet joins the addresses of all hosts.

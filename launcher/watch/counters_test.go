@@ -21,36 +21,96 @@ func TestJudgeCounters(t *testing.T) {
 		fallback    string // "true", "false", "null"
 		intentional bool
 	}{
-		{"all by tcp", CounterJob{Hosts: two, RDMAHosts: 2, CouldRDMA: true},
-			[]HostTraffic{host("n1", u(0), u(50<<20)), host("n2", u(0), u(50<<20))}, "true", false},
-		{"all by tcp, as asked", CounterJob{Hosts: two, RDMAHosts: 2, CouldRDMA: true, WantsTCP: true},
-			[]HostTraffic{host("n1", u(0), u(50<<20)), host("n2", u(0), u(50<<20))}, "true", true},
-		{"all by rdma", CounterJob{Hosts: two, RDMAHosts: 2, CouldRDMA: true},
-			[]HostTraffic{host("n1", u(9<<30), u(2<<20)), host("n2", u(9<<30), u(2<<20))}, "false", false},
-		{"rdma, and much storage by tcp to a host of the job", CounterJob{Hosts: two, RDMAHosts: 2, CouldRDMA: true},
-			[]HostTraffic{host("n1", u(2<<30), u(4<<30)), host("n2", u(2<<30), u(4<<30))}, "false", false},
-		{"one host", CounterJob{Hosts: two[:1], RDMAHosts: 1, CouldRDMA: true},
-			[]HostTraffic{host("n1", u(0), u(50<<20))}, "false", false},
-		{"hosts without rdma", CounterJob{Hosts: two, CouldRDMA: true},
-			[]HostTraffic{host("n1", nil, u(50<<20)), host("n2", nil, u(50<<20))}, "null", false},
-		{"one of two hosts without rdma", CounterJob{Hosts: two, RDMAHosts: 1, CouldRDMA: true},
-			[]HostTraffic{host("n1", u(0), u(50<<20)), host("n2", nil, u(50<<20))}, "null", false},
-		{"gloo", CounterJob{Hosts: two, RDMAHosts: 2, GlooOnly: true},
-			[]HostTraffic{host("n1", u(0), u(50<<20)), host("n2", u(0), u(50<<20))}, "null", false},
-		{"a program that knows no rdma", CounterJob{Hosts: two, RDMAHosts: 2},
-			[]HostTraffic{host("n1", u(0), u(50<<20)), host("n2", u(0), u(50<<20))}, "null", false},
-		{"hardly any data", CounterJob{Hosts: two, RDMAHosts: 2, CouldRDMA: true},
-			[]HostTraffic{host("n1", u(0), u(50<<10)), host("n2", u(0), u(50<<10))}, "null", false},
-		{"kernel does not tell tcp", CounterJob{Hosts: two, RDMAHosts: 2, CouldRDMA: true},
-			[]HostTraffic{host("n1", u(0), nil), host("n2", u(0), u(50<<20))}, "null", false},
-		{"devices without counters", CounterJob{Hosts: two, RDMAHosts: 2, CouldRDMA: true},
-			[]HostTraffic{host("n1", nil, u(50<<20)), host("n2", nil, u(50<<20))}, "null", false},
-		{"devices without counters, but no queue pair of the job", CounterJob{Hosts: two, RDMAHosts: 2, CouldRDMA: true},
-			[]HostTraffic{{Host: "n1", TCPBytes: u(50 << 20), QueuePairs: n(0)}, {Host: "n2", TCPBytes: u(50 << 20), QueuePairs: n(0)}}, "true", false},
-		{"a neighbour's rdma does not excuse", CounterJob{Hosts: two, RDMAHosts: 2, CouldRDMA: true},
-			[]HostTraffic{{Host: "n1", RDMABytes: u(9 << 30), TCPBytes: u(50 << 20), QueuePairs: n(0)}, {Host: "n2", RDMABytes: u(9 << 30), TCPBytes: u(50 << 20), QueuePairs: n(0)}}, "true", false},
-		{"soft-roce counts packets only", CounterJob{Hosts: two, RDMAHosts: 2, CouldRDMA: true},
-			[]HostTraffic{{Host: "n1", RDMAPackets: u(40000), TCPBytes: u(2 << 20)}, {Host: "n2", RDMAPackets: u(40000), TCPBytes: u(2 << 20)}}, "false", false},
+		{
+			"all by tcp",
+			CounterJob{Hosts: two, RDMAHosts: 2, CouldRDMA: true},
+			[]HostTraffic{host("n1", u(0), u(50<<20)), host("n2", u(0), u(50<<20))},
+			"true", false,
+		},
+		{
+			"all by tcp, as asked",
+			CounterJob{Hosts: two, RDMAHosts: 2, CouldRDMA: true, WantsTCP: true},
+			[]HostTraffic{host("n1", u(0), u(50<<20)), host("n2", u(0), u(50<<20))},
+			"true", true,
+		},
+		{
+			"all by rdma",
+			CounterJob{Hosts: two, RDMAHosts: 2, CouldRDMA: true},
+			[]HostTraffic{host("n1", u(9<<30), u(2<<20)), host("n2", u(9<<30), u(2<<20))},
+			"false", false,
+		},
+		{
+			"rdma, and much storage by tcp to a host of the job",
+			CounterJob{Hosts: two, RDMAHosts: 2, CouldRDMA: true},
+			[]HostTraffic{host("n1", u(2<<30), u(4<<30)), host("n2", u(2<<30), u(4<<30))},
+			"false", false,
+		},
+		{
+			"one host",
+			CounterJob{Hosts: two[:1], RDMAHosts: 1, CouldRDMA: true},
+			[]HostTraffic{host("n1", u(0), u(50<<20))},
+			"false", false,
+		},
+		{
+			"hosts without rdma",
+			CounterJob{Hosts: two, CouldRDMA: true},
+			[]HostTraffic{host("n1", nil, u(50<<20)), host("n2", nil, u(50<<20))},
+			"null", false,
+		},
+		{
+			"one of two hosts without rdma",
+			CounterJob{Hosts: two, RDMAHosts: 1, CouldRDMA: true},
+			[]HostTraffic{host("n1", u(0), u(50<<20)), host("n2", nil, u(50<<20))},
+			"null", false,
+		},
+		{
+			"gloo",
+			CounterJob{Hosts: two, RDMAHosts: 2, GlooOnly: true},
+			[]HostTraffic{host("n1", u(0), u(50<<20)), host("n2", u(0), u(50<<20))},
+			"null", false,
+		},
+		{
+			"a program that knows no rdma",
+			CounterJob{Hosts: two, RDMAHosts: 2},
+			[]HostTraffic{host("n1", u(0), u(50<<20)), host("n2", u(0), u(50<<20))},
+			"null", false,
+		},
+		{
+			"hardly any data",
+			CounterJob{Hosts: two, RDMAHosts: 2, CouldRDMA: true},
+			[]HostTraffic{host("n1", u(0), u(50<<10)), host("n2", u(0), u(50<<10))},
+			"null", false,
+		},
+		{
+			"kernel does not tell tcp",
+			CounterJob{Hosts: two, RDMAHosts: 2, CouldRDMA: true},
+			[]HostTraffic{host("n1", u(0), nil), host("n2", u(0), u(50<<20))},
+			"null", false,
+		},
+		{
+			"devices without counters",
+			CounterJob{Hosts: two, RDMAHosts: 2, CouldRDMA: true},
+			[]HostTraffic{host("n1", nil, u(50<<20)), host("n2", nil, u(50<<20))},
+			"null", false,
+		},
+		{
+			"devices without counters, but no queue pair of the job",
+			CounterJob{Hosts: two, RDMAHosts: 2, CouldRDMA: true},
+			[]HostTraffic{{Host: "n1", TCPBytes: u(50 << 20), QueuePairs: n(0)}, {Host: "n2", TCPBytes: u(50 << 20), QueuePairs: n(0)}},
+			"true", false,
+		},
+		{
+			"a neighbour's rdma does not excuse",
+			CounterJob{Hosts: two, RDMAHosts: 2, CouldRDMA: true},
+			[]HostTraffic{{Host: "n1", RDMABytes: u(9 << 30), TCPBytes: u(50 << 20), QueuePairs: n(0)}, {Host: "n2", RDMABytes: u(9 << 30), TCPBytes: u(50 << 20), QueuePairs: n(0)}},
+			"true", false,
+		},
+		{
+			"soft-roce counts packets only",
+			CounterJob{Hosts: two, RDMAHosts: 2, CouldRDMA: true},
+			[]HostTraffic{{Host: "n1", RDMAPackets: u(40000), TCPBytes: u(2 << 20)}, {Host: "n2", RDMAPackets: u(40000), TCPBytes: u(2 << 20)}},
+			"false", false,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			v := JudgeCounters(c.job, c.hosts)
@@ -73,14 +133,18 @@ func TestJudgeCounters(t *testing.T) {
 }
 
 func TestTrafficByPeer(t *testing.T) {
-	first := Sample{Host: "n1", Addresses: []string{"10.0.0.1"}, TCP: []PeerBytes{{"10.0.0.2", 100, 100}},
-		Ports: []PortSample{{HCA: "mlx5_0", Port: 1, Counters: map[Counter]uint64{TxBytes: 1000, RxBytes: 0}}}}
-	last := Sample{Host: "n1", Addresses: []string{"10.0.0.1"},
+	first := Sample{
+		Host: "n1", Addresses: []string{"10.0.0.1"}, TCP: []PeerBytes{{"10.0.0.2", 100, 100}},
+		Ports: []PortSample{{HCA: "mlx5_0", Port: 1, Counters: map[Counter]uint64{TxBytes: 1000, RxBytes: 0}}},
+	}
+	last := Sample{
+		Host: "n1", Addresses: []string{"10.0.0.1"},
 		TCP: []PeerBytes{{"10.0.0.1", 7, 7}, {"10.0.0.2", 1100, 600}, {"10.9.9.9", 5000, 0}},
 		Ports: []PortSample{
 			{HCA: "mlx5_0", Port: 1, Counters: map[Counter]uint64{TxBytes: 4000, RxBytes: 500}},
 			{HCA: "mlx5_1", Port: 1, Counters: map[Counter]uint64{TxBytes: 10}},
-		}}
+		},
+	}
 	got := Traffic(first, last, map[string]bool{"10.0.0.1": true, "10.0.0.2": true})
 	if *got.TCPBytes != 1500 || *got.OtherTCP != 5000 || *got.RDMABytes != 3510 {
 		t.Errorf("tcp %d other %d rdma %d, want 1500 5000 3510", *got.TCPBytes, *got.OtherTCP, *got.RDMABytes)
@@ -90,8 +154,10 @@ func TestTrafficByPeer(t *testing.T) {
 func TestPortEvents(t *testing.T) {
 	h := HostTraffic{Host: "n1"}
 	for i, tx := range []uint64{10 << 30, 11 << 30, 1 << 30, 0} {
-		h.Ports = append(h.Ports, PortTraffic{HCA: "mlx5_" + string(rune('0'+i)), Port: 1, RateGbps: 400,
-			Delta: map[Counter]uint64{TxBytes: tx, RxBytes: 0, TxPackets: tx / 4096}})
+		h.Ports = append(h.Ports, PortTraffic{
+			HCA: "mlx5_" + string(rune('0'+i)), Port: 1, RateGbps: 400,
+			Delta: map[Counter]uint64{TxBytes: tx, RxBytes: 0, TxPackets: tx / 4096},
+		})
 	}
 	h.Ports[0].Delta[OutOfSeq] = 100000
 	h.Ports[1].Delta[LinkDowned] = 2

@@ -342,6 +342,16 @@ func (st *state) netOFI(m *message) {
 			st.fact(m, CauseProviderTCP, prov)
 			st.announce(m)
 		}
+	case strings.Contains(low, "initializing plugin failed"),
+		strings.Contains(low, "initialization failed"),
+		strings.Contains(low, "failing initialization"),
+		strings.Contains(low, "no eligible providers"):
+		// aws-ofi-nccl gives up; NCCL then asks its own transports, so that "no
+		// device" of NET/IB is a consequence.
+		st.fact(m, factOFIFailed, "")
+		if m.warn {
+			st.otherWarn(m)
+		}
 	case m.warn:
 		st.otherWarn(m)
 	}

@@ -237,8 +237,10 @@ func (w *Watcher) ReportStall(seconds int) bool {
 	if s == nil {
 		return false
 	}
-	w.st.emit("stall", Event{ID: "stall", Severity: SeverityWarning,
-		Text: fmt.Sprintf("No progress in the set-up for %d s. %s", seconds, s.Suspect), Block: s.Block()}, nil)
+	w.st.emit("stall", Event{
+		ID: "stall", Severity: SeverityWarning,
+		Text: fmt.Sprintf("No progress in the set-up for %d s. %s", seconds, s.Suspect), Block: s.Block(),
+	}, nil)
 	return true
 }
 

@@ -17,8 +17,10 @@ n2:20:20 [0] NCCL INFO Bootstrap: Using eth0:10.0.0.2<0>
 n2:20:20 [0] NCCL INFO NCCL version 2.26.2+cuda12.2
 `
 	for _, c := range []struct{ name, log, suspect string }{
-		{"a rank waits for an address", begin + "n2:20:21 [0] NCCL INFO socketPollConnect: connect to 10.0.0.1<4711> returned Connection timed out, retrying (3/34) after sleep for 100 msec\n",
-			"n2 waits for 10.0.0.1<4711>"},
+		{
+			"a rank waits for an address", begin + "n2:20:21 [0] NCCL INFO socketPollConnect: connect to 10.0.0.1<4711> returned Connection timed out, retrying (3/34) after sleep for 100 msec\n",
+			"n2 waits for 10.0.0.1<4711>",
+		},
 		{"versions differ", begin, "Library version differ: 2.26.2 on n2; 2.27.7 on n1."},
 		{"ranks are missing", strings.ReplaceAll(begin, "2.26.2", "2.27.7"), "Nothing was seen of rank 1-3"},
 	} {

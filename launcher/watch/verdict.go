@@ -30,6 +30,7 @@ const (
 // Facts that are no cause by themselves.
 const (
 	factIBFailed     = "ib-plugin-failed"
+	factOFIFailed    = "ofi-plugin-failed"
 	factUCXDevice    = "ucx-device"
 	factUCXTransport = "ucx-transport"
 )
@@ -317,6 +318,8 @@ func (st *state) cause(choseRDMA bool) (string, bool) {
 		return CauseSocketForced, true
 	case has(CauseDeviceOpen):
 		return CauseDeviceOpen, false
+	case has(factOFIFailed):
+		return CausePluginFailed, false
 	case has(CauseVerbsMissing):
 		return CauseVerbsMissing, false
 	case has(CauseNoOOB):

@@ -79,8 +79,10 @@ func Merge(vs []Verdict) Verdict {
 			out.Version = v.Version
 		}
 		for _, l := range []struct{ to, from *[]string }{
-			{&out.Networks, &v.Networks}, {&out.InterNodeTransports, &v.InterNodeTransports},
-			{&out.Devices, &v.Devices}, {&out.FatalErrors, &v.FatalErrors},
+			{&out.Networks, &v.Networks},
+			{&out.InterNodeTransports, &v.InterNodeTransports},
+			{&out.Devices, &v.Devices},
+			{&out.FatalErrors, &v.FatalErrors},
 		} {
 			for _, s := range *l.from {
 				addOnce(l.to, s)

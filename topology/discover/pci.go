@@ -225,9 +225,6 @@ func (r *reader) portType(d *topology.PCIDevice) string {
 	}
 }
 
-// vendorBroadcom makes the PEX switches whose chips are several switches in one.
-const vendorBroadcom = 0x1000
-
 func (r *reader) switchPeers() {
 	const base = "sys/kernel/pci_switch_link/virtual_switch_links"
 	for _, name := range r.names(base) {

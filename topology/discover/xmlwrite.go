@@ -357,8 +357,10 @@ type validator struct {
 }
 
 func (v *validator) say(id string, sev finding.Severity, subject, seen, wanted, why string) {
-	v.found = append(v.found, finding.Finding{ID: id, Severity: sev, Host: v.host, Subject: subject, Seen: seen, Wanted: wanted, Why: why,
-		Hint: "'fabrun topo --nccl-xml' writes a file of this machine"})
+	v.found = append(v.found, finding.Finding{
+		ID: id, Severity: sev, Host: v.host, Subject: subject, Seen: seen, Wanted: wanted, Why: why,
+		Hint: "'fabrun topo --nccl-xml' writes a file of this machine",
+	})
 }
 
 func gpuAddresses(h topology.Host) []string {

@@ -41,15 +41,21 @@ func matrixText(m Matrix) string {
 func TestReadMatrix(t *testing.T) {
 	const small = "\tGPU0\tNIC0\tCPU Affinity\nGPU0\t X \tPIX\t0-31\nNIC0\tPIX\t X \n\nNIC Legend:\n\n  NIC0: mlx5_0\n"
 	for _, tc := range []struct{ name, text, want string }{
-		{"a prompt before, Windows line ends, a header wrapped by the terminal and a row too", "$ nvidia-smi topo -m\r\n        GPU0    GPU1    NIC0    \r\nNIC1    CPU Affinity    NUMA Affinity\r\n" +
-			"GPU0     X      NV12    PIX     \r\nSYS     0-31    0\r\nGPU1    NV12     X      SYS     PIX     32-63   1\r\nNIC0    PIX     SYS      X      SYS\r\nNIC1    SYS     PIX     SYS      X\r\n\r\n" +
-			"Legend:\r\n\r\n  X    = Self\r\nNIC Legend:\r\n\r\n  NIC0: mlx5_0\r\n  NIC1: mlx5_1\r\n",
-			"GPU0 PIX mlx5_0 cpus=0-31 numa=0\nGPU1 PIX mlx5_1 cpus=32-63 numa=1\nGPU0-GPU1 NV12\n"},
-		{"an old driver: devices by name, SOC for SYS", "\tGPU0\tGPU1\tmlx5_0\tmlx5_1\tCPU Affinity\nGPU0\t X \tPIX\tPHB\tSOC\t0-9,20-29\nGPU1\tPIX\t X \tPHB\tSOC\t0-9,20-29\nmlx5_0\tPHB\tPHB\t X \tSOC\t\nmlx5_1\tSOC\tSOC\tSOC\t X \t\n\n" +
-			"Legend:\n\n  X   = Self\n  SOC  = Connection traversing PCIe as well as the SMP link between CPU sockets(e.g. QPI)\n",
-			"GPU0 PHB mlx5_0 cpus=0-9,20-29 numa=\nGPU1 PHB mlx5_0 cpus=0-9,20-29 numa=\nGPU0-GPU1 PIX\n"},
-		{"cut in a row: read from the other half, and said", "\tGPU0\tGPU1\tNIC0\tNIC1\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tNV4\tPXB\tSYS\t0-31\t0\nGPU1\tNV4\t X \tSYS\tPXB\t32-63\t1\nNIC0\tPXB\tSY",
-			"GPU0 PXB NIC0 cpus=0-31 numa=0\nGPU1 PXB NIC1 cpus=32-63 numa=1\nGPU0-GPU1 NV4\npaste.cut NIC0; paste.cut NIC1; paste.no-legend NIC legend\n"},
+		{
+			"a prompt before, Windows line ends, a header wrapped by the terminal and a row too", "$ nvidia-smi topo -m\r\n        GPU0    GPU1    NIC0    \r\nNIC1    CPU Affinity    NUMA Affinity\r\n" +
+				"GPU0     X      NV12    PIX     \r\nSYS     0-31    0\r\nGPU1    NV12     X      SYS     PIX     32-63   1\r\nNIC0    PIX     SYS      X      SYS\r\nNIC1    SYS     PIX     SYS      X\r\n\r\n" +
+				"Legend:\r\n\r\n  X    = Self\r\nNIC Legend:\r\n\r\n  NIC0: mlx5_0\r\n  NIC1: mlx5_1\r\n",
+			"GPU0 PIX mlx5_0 cpus=0-31 numa=0\nGPU1 PIX mlx5_1 cpus=32-63 numa=1\nGPU0-GPU1 NV12\n",
+		},
+		{
+			"an old driver: devices by name, SOC for SYS", "\tGPU0\tGPU1\tmlx5_0\tmlx5_1\tCPU Affinity\nGPU0\t X \tPIX\tPHB\tSOC\t0-9,20-29\nGPU1\tPIX\t X \tPHB\tSOC\t0-9,20-29\nmlx5_0\tPHB\tPHB\t X \tSOC\t\nmlx5_1\tSOC\tSOC\tSOC\t X \t\n\n" +
+				"Legend:\n\n  X   = Self\n  SOC  = Connection traversing PCIe as well as the SMP link between CPU sockets(e.g. QPI)\n",
+			"GPU0 PHB mlx5_0 cpus=0-9,20-29 numa=\nGPU1 PHB mlx5_0 cpus=0-9,20-29 numa=\nGPU0-GPU1 PIX\n",
+		},
+		{
+			"cut in a row: read from the other half, and said", "\tGPU0\tGPU1\tNIC0\tNIC1\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tNV4\tPXB\tSYS\t0-31\t0\nGPU1\tNV4\t X \tSYS\tPXB\t32-63\t1\nNIC0\tPXB\tSY",
+			"GPU0 PXB NIC0 cpus=0-31 numa=0\nGPU1 PXB NIC1 cpus=32-63 numa=1\nGPU0-GPU1 NV4\npaste.cut NIC0; paste.cut NIC1; paste.no-legend NIC legend\n",
+		},
 		{"no NIC at all", "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tNV4\t0-31\tN/A\nGPU1\tNV4\t X \t32-63\tN/A\n", "GPU0   cpus=0-31 numa=\nGPU1   cpus=32-63 numa=\nGPU0-GPU1 NV4\n"},
 		{"every line prefixed by a parallel shell", "n01: " + strings.ReplaceAll(strings.TrimSuffix(small, "\n"), "\n", "\nn01: ") + "\n", "GPU0 PIX mlx5_0 cpus=0-31 numa=\n"},
 		{"quoted in a mail", "> " + strings.ReplaceAll(small, "\n", "\n> "), "GPU0 PIX mlx5_0 cpus=0-31 numa=\n"},
@@ -58,8 +64,10 @@ func TestReadMatrix(t *testing.T) {
 		{"an HCA that a listing of the same paste shows down", strings.Replace(small, "0-31", "0-31", 1) + "\nlink mlx5_0/1 state DOWN physical_state DISABLED netdev ens1\n", "GPU0 PIX mlx5_0 cpus=0-31 numa= usable=\nhca.port-down GPU0\n"},
 		{"a row that was changed by hand", "\tGPU0\tGPU1\tNIC0\nGPU0\tX\tPIX\tSYS\nGPU1\tPHB\tX\tSYS\nNIC0\tSYS\tSYS\tX\nNIC0: mlx5_0\n", "GPU0 SYS mlx5_0 cpus= numa=\nGPU1 SYS mlx5_0 cpus= numa=\nGPU0-GPU1 PIX\npaste.asymmetric GPU0; paste.asymmetric GPU1; gdr.far-gpu GPU0, GPU1\n"},
 		{"a line in the middle that is no row", "\tGPU0\tGPU1\tNIC0\nGPU0\tX\tPIX\tPIX\nxxxx connection lost xxxx\nGPU1\tPIX\tX\tPIX\nNIC0\tPIX\tPIX\tX\nNIC0: mlx5_0\n", "GPU0 PIX mlx5_0 cpus= numa=\nGPU1 PIX mlx5_0 cpus= numa=\nGPU0-GPU1 PIX\npaste.unread line 3\n"},
-		{"rocm-smi: the link types, not weights and hops", "=== Weight between two GPUs ===\n       GPU0         GPU1\nGPU0   0            15\nGPU1   15           0\n=== Link Type between two GPUs ===\n       GPU0         GPU1\nGPU0   0            XGMI\nGPU1   XGMI         0\n=== Numa Nodes ===\nGPU[0]\t\t: (Topology) Numa Node: 0\n=== End of ROCm SMI Log ===\n",
-			"GPU0   cpus= numa=\nGPU1   cpus= numa=\nGPU0-GPU1 XGMI\n"},
+		{
+			"rocm-smi: the link types, not weights and hops", "=== Weight between two GPUs ===\n       GPU0         GPU1\nGPU0   0            15\nGPU1   15           0\n=== Link Type between two GPUs ===\n       GPU0         GPU1\nGPU0   0            XGMI\nGPU1   XGMI         0\n=== Numa Nodes ===\nGPU[0]\t\t: (Topology) Numa Node: 0\n=== End of ROCm SMI Log ===\n",
+			"GPU0   cpus= numa=\nGPU1   cpus= numa=\nGPU0-GPU1 XGMI\n",
+		},
 		{"something else", "hello\nworld\n", "paste.not-this topology matrix\n"},
 		{"nothing", "", "paste.not-this topology matrix\n"},
 	} {
@@ -90,8 +98,10 @@ func TestReadGIDs(t *testing.T) {
 	const head = "DEV\tPORT\tINDEX\tGID\t\t\t\t\tIPv4  \t\tVER\tDEV\n---\t----\t-----\t---\t\t\t\t\t------------  \t---\t---\n"
 	const ll1, ll2 = "mlx5_0\t1\t0\tfe80:0000:0000:0000:0ac0:ebff:fe3d:ca54\t\t\tv1\tens1\n", "mlx5_0\t1\t1\tfe80:0000:0000:0000:0ac0:ebff:fe3d:ca54\t\t\tv2\tens1\n"
 	for _, tc := range []struct{ name, text, want string }{
-		{"global IPv6 where there is no IPv4; a link-local IPv4 is none", "[sudo] password for me: \r\n" + head + ll1 + "mlx5_0\t1\t1\tfd02:0000:0000:0000:0ac0:ebff:fe3d:ca54\t\t\tv2\tens1\r\nmlx5_0\t1\t2\t0000:0000:0000:0000:0000:ffff:a9fe:0101\t169.254.1.1  \tv2\tens1\r\n",
-			"mlx5_0/1 1: RoCE v2, global IPv6 fd02::ac0:ebff:fe3d:ca54, no IPv4 one is there on ens1\n"},
+		{
+			"global IPv6 where there is no IPv4; a link-local IPv4 is none", "[sudo] password for me: \r\n" + head + ll1 + "mlx5_0\t1\t1\tfd02:0000:0000:0000:0ac0:ebff:fe3d:ca54\t\t\tv2\tens1\r\nmlx5_0\t1\t2\t0000:0000:0000:0000:0000:ffff:a9fe:0101\t169.254.1.1  \tv2\tens1\r\n",
+			"mlx5_0/1 1: RoCE v2, global IPv6 fd02::ac0:ebff:fe3d:ca54, no IPv4 one is there on ens1\n",
+		},
 		{"IPv4 before IPv6 whatever the order", head + "mlx5_0\t1\t1\tfd02:0000:0000:0000:0000:0000:0000:0001\t\t\tv2\tens1\nmlx5_0\t1\t5\t0000:0000:0000:0000:0000:ffff:0a02:0001\t10.2.0.1\tv2\tens1\n", "mlx5_0/1 5: RoCE v2, routable IPv4 10.2.0.1 on ens1\n"},
 		{"the port's own netdev before a VLAN's", head + ll1 + ll2 + "mlx5_0\t1\t3\t0000:0000:0000:0000:0000:ffff:0a01:0001\t10.1.0.1\tv2\tens1.100\nmlx5_0\t1\t5\t0000:0000:0000:0000:0000:ffff:0a02:0001\t10.2.0.1\tv2\tens1\n", "mlx5_0/1 5: RoCE v2, routable IPv4 10.2.0.1 on ens1\n"},
 		{"a VLAN's address where there is no other", head + ll1 + ll2 + "mlx5_0\t1\t3\t0000:0000:0000:0000:0000:ffff:0a01:0001\t10.1.0.1\tv2\tens1.100\n", "mlx5_0/1 3: RoCE v2, routable IPv4 10.1.0.1 on ens1.100\n"},
@@ -99,11 +109,15 @@ func TestReadGIDs(t *testing.T) {
 		{"no version column: what is RoCE v2 cannot be told", "mlx5_0 1 3 0000:0000:0000:0000:0000:ffff:0a02:0001\n", "mlx5_0/1 none: the table does not say which entries are RoCE v2\n"},
 		{"v1 alone", head + ll1, "mlx5_0/1 none: RoCE v1 entries only, which no router forwards\nhca.gid mlx5_0 port 1\n"},
 		{"ibv_devinfo -v", "hca_id:\tmlx5_0\n\ttransport:\t\t\tInfiniBand (0)\n\t\tport:\t1\n\t\t\tstate:\t\t\tPORT_ACTIVE (4)\n\t\t\tGID[  0]:\t\tfe80:0000:0000:0000:0ac0:ebff:fe3d:ca54, RoCE v1\n\t\t\tGID[  3]:\t\t::ffff:10.110.0.33, RoCE v2\n", "mlx5_0/1 3: RoCE v2, routable IPv4 10.110.0.33\n"},
-		{"the footer counts more than there is", head + ll1 + ll2 + "mlx5_0\t1\t2\t0000:0000:0000:0000:0000:ffff:0a02\nn_gids_found=4\n",
-			"mlx5_0/1 none: only link-local RoCE v2 entries: ens1 has no routable IP address\npaste.cut GID table; hca.gid mlx5_0 port 1; paste.unread line 5\n"},
+		{
+			"the footer counts more than there is", head + ll1 + ll2 + "mlx5_0\t1\t2\t0000:0000:0000:0000:0000:ffff:0a02\nn_gids_found=4\n",
+			"mlx5_0/1 none: only link-local RoCE v2 entries: ens1 has no routable IP address\npaste.cut GID table; hca.gid mlx5_0 port 1; paste.unread line 5\n",
+		},
 		{"columns that contradict each other are not believed", "mlx5_0 1 3 0000:0000:0000:0000:0000:ffff:0a02:0001 10.9.9.9 v2 ens1\nn_gids_found=1\n", "gid.none GID table; paste.unread line 1\n"},
-		{"indexes that differ between HCAs", head + "mlx5_0\t1\t3\t0000:0000:0000:0000:0000:ffff:0a02:0001\t10.2.0.1\tv2\tens1\nbnxt_re0\t1\t1\t0000:0000:0000:0000:0000:ffff:0a02:0002\t10.2.0.2\tv2\tens2\n",
-			"mlx5_0/1 3: RoCE v2, routable IPv4 10.2.0.1 on ens1\nbnxt_re0/1 1: RoCE v2, routable IPv4 10.2.0.2 on ens2\ngid.no-common GID index\n"},
+		{
+			"indexes that differ between HCAs", head + "mlx5_0\t1\t3\t0000:0000:0000:0000:0000:ffff:0a02:0001\t10.2.0.1\tv2\tens1\nbnxt_re0\t1\t1\t0000:0000:0000:0000:0000:ffff:0a02:0002\t10.2.0.2\tv2\tens2\n",
+			"mlx5_0/1 3: RoCE v2, routable IPv4 10.2.0.1 on ens1\nbnxt_re0/1 1: RoCE v2, routable IPv4 10.2.0.2 on ens2\ngid.no-common GID index\n",
+		},
 		{"an empty table in a pod", head + "n_gids_found=0\n", "gid.none GID table\n"},
 		{"something else", "hello\n", "paste.not-this GID table; paste.unread line 1\n"},
 	} {
@@ -143,10 +157,12 @@ func qosText(q QoS) string {
 func TestReadQoS(t *testing.T) {
 	const block = "DCBX mode: OS controlled\nPriority trust state: dscp\ndscp2prio mapping:\n\tprio:0 dscp:07,06,05,04,03,02,01,00,\n\tprio:3 dscp:26,\nPFC configuration:\n\tpriority    0   1   2   3   4   5   6   7\n\tenabled     0   0   0   1   0   0   0   0   \n"
 	for _, tc := range []struct{ name, text, want string }{
-		{"plain dcb, five commands about one netdev", "# dcb pfc show dev ens1\npfc-cap 8 macsec-bypass off delay 0 \nprio-pfc 0:off 1:off 2:off 3:on 4:off 5:off 6:off 7:off \n# dcb app show dev ens1\ndscp-prio AF31:3 CS6:6 \ndefault-prio 0\n" +
-			"# dcb ets show dev ens1\nwilling off ets-cap 8 cbs off \ntc-bw 0:0 1:0 2:0 3:50 4:0 5:0 6:0 7:0 \ntc-tsa 0:strict 1:strict 2:strict 3:ets 4:strict 5:strict 6:strict 7:strict \nprio-tc 0:0 1:1 2:2 3:3 4:4 5:5 6:6 7:7 \n" +
-			"# dcb buffer show dev ens1\nprio-buffer 0:0 1:0 2:0 3:1 4:0 5:0 6:0 7:0 \nbuffer-size 0:130Kb 1:130944b 2:0b 3:0b 4:0b 5:0b 6:0b 7:0b \ntotal-size 262016b \n# dcb dcbx show dev ens1\nhost ieee \n",
-			"ens1 trust=dscp pfc=[3] dscp=[26] tc=[0 1 2 3 4 5 6 7] bw=[0 0 0 50 0 0 0 0] buffer=[0 0 0 1 0 0 0 0] bytes=[133120 130944 0 0 0 0 0 0]\n"},
+		{
+			"plain dcb, five commands about one netdev", "# dcb pfc show dev ens1\npfc-cap 8 macsec-bypass off delay 0 \nprio-pfc 0:off 1:off 2:off 3:on 4:off 5:off 6:off 7:off \n# dcb app show dev ens1\ndscp-prio AF31:3 CS6:6 \ndefault-prio 0\n" +
+				"# dcb ets show dev ens1\nwilling off ets-cap 8 cbs off \ntc-bw 0:0 1:0 2:0 3:50 4:0 5:0 6:0 7:0 \ntc-tsa 0:strict 1:strict 2:strict 3:ets 4:strict 5:strict 6:strict 7:strict \nprio-tc 0:0 1:1 2:2 3:3 4:4 5:5 6:6 7:7 \n" +
+				"# dcb buffer show dev ens1\nprio-buffer 0:0 1:0 2:0 3:1 4:0 5:0 6:0 7:0 \nbuffer-size 0:130Kb 1:130944b 2:0b 3:0b 4:0b 5:0b 6:0b 7:0b \ntotal-size 262016b \n# dcb dcbx show dev ens1\nhost ieee \n",
+			"ens1 trust=dscp pfc=[3] dscp=[26] tc=[0 1 2 3 4 5 6 7] bw=[0 0 0 50 0 0 0 0] buffer=[0 0 0 1 0 0 0 0] bytes=[133120 130944 0 0 0 0 0 0]\n",
+		},
 		{"dcb -jp, names and numbers", "[ {\n        \"pfc_cap\": 8,\n        \"prio_pfc\": [ false,false,false,true,false,false,false,false ]\n    } ]\n[ {\"dscp_prio\": [ [ \"AF31\",3 ],[ 48,6 ] ]} ]\n[{\"willing\":true,\"prio_tc\":[0,1,2,3,4,5,6,7]}]", " trust=dscp pfc=[3] dscp=[26] tc=[0 1 2 3 4 5 6 7]\nqos.dcbx the netdev\n"},
 		{"dcb -j of two netdevs: the same key again is another netdev", "$ dcb -j pfc show dev a1\n[{\"prio_pfc\":[0,0,0,1,0,0,0,0]}]\n$ dcb -j pfc show dev a2\n[{\"prio_pfc\":[0,0,0,0,0,0,0,0]}]\n", "a1 trust= pfc=[3] dscp=[]\na2 trust= pfc=[] dscp=[]\nqos.no-pfc a2; qos.netdevs-differ a2\n"},
 		{"mlnx_qos of two netdevs, each after its command", "mlnx_qos -i ens1\n" + block + "\n[root@a ~]# mlnx_qos -i ens2\n" + block, "ens1 trust=dscp pfc=[3] dscp=[26]\nens2 trust=dscp pfc=[3] dscp=[26]\n"},
@@ -186,13 +202,17 @@ func portsText(p Ports) string {
 
 func TestReadPorts(t *testing.T) {
 	for _, tc := range []struct{ name, text, want string }{
-		{"ibdev2netdev -v: the port's own state counts", "0000:3b:00.0 mlx5_0 (MT4123 - MCX653106A-ECAT) ConnectX-6 VPI adapter card, H100Gb/s (HDR100, EDR IB and 100GbE) fw 20.31.1014 port 1 (ACTIVE) ==> ib0 (Down)\n0000:3b:00.1 mlx5_1 (MT4123 - X) fw 20.31.1014 port 1 (DOWN  ) ==> ens1f1 (Down)\nmlx5_2 port 1 ==>  (Down)\n",
-			"mlx5_0/1 ACTIVE up=true InfiniBand ? ib0\nmlx5_1/1 DOWN up=false Ethernet ? ens1f1\nmlx5_2/1 DOWN up=false  ? \nhca.port-down mlx5_1 port 1; hca.port-down mlx5_2 port 1\n"},
+		{
+			"ibdev2netdev -v: the port's own state counts", "0000:3b:00.0 mlx5_0 (MT4123 - MCX653106A-ECAT) ConnectX-6 VPI adapter card, H100Gb/s (HDR100, EDR IB and 100GbE) fw 20.31.1014 port 1 (ACTIVE) ==> ib0 (Down)\n0000:3b:00.1 mlx5_1 (MT4123 - X) fw 20.31.1014 port 1 (DOWN  ) ==> ens1f1 (Down)\nmlx5_2 port 1 ==>  (Down)\n",
+			"mlx5_0/1 ACTIVE up=true InfiniBand ? ib0\nmlx5_1/1 DOWN up=false Ethernet ? ens1f1\nmlx5_2/1 DOWN up=false  ? \nhca.port-down mlx5_1 port 1; hca.port-down mlx5_2 port 1\n",
+		},
 		{"ibstatus", "Infiniband device 'mlx5_0' port 1 status:\n\tdefault gid:\t fe80:0000:0000:0000:506b:4b03:00f9:f8ea\n\tbase lid:\t 0x3b\n\tsm lid:\t\t 0xa\n\tstate:\t\t 4: ACTIVE\n\tphys state:\t 5: LinkUp\n\trate:\t\t 100 Gb/sec (4X EDR)\n\tlink_layer:\t InfiniBand\n\n", "mlx5_0/1 ACTIVE up=true InfiniBand 100 \n"},
 		{"rdma link, new and old", "link mlx5_0/1 subnet_prefix fe80:0000:0000:0000 lid 13399 sm_lid 49151 lmc 0 state ACTIVE physical_state LINK_UP \n1/1: rxe0/1: state ACTIVE physical_state LINK_UP netdev eth0 \n", "mlx5_0/1 ACTIVE up=true InfiniBand ? \nrxe0/1 ACTIVE up=true Ethernet ? eth0\n"},
 		{"rdma -j link", "$ rdma -j link\n[{\"ifindex\":0,\"ifname\":\"mlx5_0\",\"port\":1,\"state\":\"ACTIVE\",\"physical_state\":\"LINK_UP\",\"netdev\":\"ens1\",\"netdev_index\":2}]\n", "mlx5_0/1 ACTIVE up=true Ethernet ? ens1\n"},
-		{"ibv_devinfo -v: rate from width and speed, flags and limits are no gaps", "hca_id:\tmlx5_0\n\ttransport:\t\t\tInfiniBand (0)\n\tmax_mr_size:\t\t\t0xffffffffffffffff\n\t\t\t\t\tBAD_PKEY_CNTR\n\t\tport:\t1\n\t\t\tstate:\t\t\tPORT_ACTIVE (4)\n\t\t\tactive_mtu:\t\t1024 (3)\n\t\t\tactive_width:\t\t4X (2)\n\t\t\tactive_speed:\t\t25.0 Gbps (32)\n\t\t\tlink_layer:\t\tEthernet\n",
-			"mlx5_0/1 ACTIVE up=true Ethernet 100 \nhca.active-mtu mlx5_0 port 1\n"},
+		{
+			"ibv_devinfo -v: rate from width and speed, flags and limits are no gaps", "hca_id:\tmlx5_0\n\ttransport:\t\t\tInfiniBand (0)\n\tmax_mr_size:\t\t\t0xffffffffffffffff\n\t\t\t\t\tBAD_PKEY_CNTR\n\t\tport:\t1\n\t\t\tstate:\t\t\tPORT_ACTIVE (4)\n\t\t\tactive_mtu:\t\t1024 (3)\n\t\t\tactive_width:\t\t4X (2)\n\t\t\tactive_speed:\t\t25.0 Gbps (32)\n\t\t\tlink_layer:\t\tEthernet\n",
+			"mlx5_0/1 ACTIVE up=true Ethernet 100 \nhca.active-mtu mlx5_0 port 1\n",
+		},
 		{"ibstat of one port names no device but in its command", "$ ibstat mlx5_0 1\nState: Active\nPhysical state: LinkUp\nRate: 200\nLink layer: Ethernet\n", "mlx5_0/1 ACTIVE up=true Ethernet 200 \n"},
 		{"two tools complete each other", "CA 'mlx5_0'\n\tPort 1:\n\t\tState: Active\n\t\tRate: 400\n\t\tLink layer: Ethernet\nCA 'mlx5_1'\n\tPort 1:\n\t\tState: Active\n\t\tRate: 100\n\t\tLink layer: Ethernet\n$ ibdev2netdev\nmlx5_0 port 1 ==> enp1s0 (Up)\nmlx5_1 port 1 ==> eth0 (Up)\n", "mlx5_0/1 ACTIVE up=true Ethernet 400 enp1s0\nmlx5_1/1 ACTIVE up=true Ethernet 100 eth0\nhca.port-slow mlx5_1 port 1\n"},
 		{"a state that nobody knows", "CA 'mlx5_0'\n\tPort 1:\n\t\tState: Confused\n", "mlx5_0/1  up=?  ? \npaste.unread line 3\n"},
