@@ -9,7 +9,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -130,7 +129,7 @@ func load(dirs Dirs, name, kind string, add func(path, text string) (string, err
 		found = true
 	}
 	for _, dir := range dirs {
-		if dir == "" || !nameForm.MatchString(name) {
+		if dir == "" || !nameForm().MatchString(name) {
 			continue
 		}
 		file := filepath.Join(dir, subdir(kind), name+".toml")
@@ -248,11 +247,11 @@ func CheckFile(dirs Dirs, file string) (*Profile, *Workload, error) {
 		return nil, &w, nil
 	}
 	text, rerr := readFile(file)
-	if rerr == nil && workloadKeys.MatchString(text) {
+	if rerr == nil && workloadKeys().MatchString(text) {
 		return nil, nil, werr
 	}
 	return nil, nil, err
 }
 
 // workloadKeys are lines that only a workload profile has.
-var workloadKeys = regexp.MustCompile(`(?m)^(slots|reserve_cores|binding|mpi_options|forward|programs)\s*=`)
+var workloadKeys = lazy(`(?m)^(slots|reserve_cores|binding|mpi_options|forward|programs)\s*=`)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/BurntSushi/toml"
 )
@@ -123,7 +124,7 @@ func decode(path, text string, v any) (*doc, error) {
 	return d, nil
 }
 
-var lineInError = regexp.MustCompile(`^toml: (?:line (\d+) )?\(last key "([^"]*)"\): (.*)$`)
+var lineInError = lazy(`^toml: (?:line (\d+) )?\(last key "([^"]*)"\): (.*)$`)
 
 func (d *doc) tomlError(err error) error {
 	var pe toml.ParseError
@@ -131,7 +132,7 @@ func (d *doc) tomlError(err error) error {
 		return fmt.Errorf("%s:%d: %s", d.path, pe.Position.Line, pe.Message)
 	}
 	// Wrong types come as text only.
-	if m := lineInError.FindStringSubmatch(err.Error()); m != nil {
+	if m := lineInError().FindStringSubmatch(err.Error()); m != nil {
 		line := m[1]
 		if line == "" {
 			line = strconv.Itoa(d.line(strings.Split(m[2], ".")))
@@ -225,12 +226,12 @@ func (c *checker) class(key string, k *rawClass) {
 }
 
 var (
-	nameForm   = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
-	envForm    = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	pciForm    = regexp.MustCompile(`^[0-9a-f]{4}:[0-9a-f]{4}$`)
-	ifaceForm  = regexp.MustCompile(`^[^\s/:]{1,15}$`)
-	driverForm = regexp.MustCompile(`^[a-z0-9_]{1,32}$`)
-	slotsForm  = regexp.MustCompile(`^(cores|gpus|numa|node|channels:[1-9][0-9]?)$`)
+	nameForm   = lazy(`^[a-z0-9][a-z0-9._-]{0,63}$`)
+	envForm    = lazy(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	pciForm    = lazy(`^[0-9a-f]{4}:[0-9a-f]{4}$`)
+	ifaceForm  = lazy(`^[^\s/:]{1,15}$`)
+	driverForm = lazy(`^[a-z0-9_]{1,32}$`)
+	slotsForm  = lazy(`^(cores|gpus|numa|node|channels:[1-9][0-9]?)$`)
 )
 
 func (c *checker) env(env map[string]rawEnv) {
@@ -240,7 +241,7 @@ func (c *checker) env(env map[string]rawEnv) {
 		}
 		e := env[key[1]]
 		switch {
-		case !envForm.MatchString(key[1]):
+		case !envForm().MatchString(key[1]):
 			c.fail("env."+key[1], "not a name of an environment variable")
 		case e.Value == nil:
 			c.fail("env."+key[1], `wants { value = "…", why = "…" }`)
@@ -254,11 +255,11 @@ func (c *checker) env(env map[string]rawEnv) {
 
 func (d *doc) checkProfile(r *rawProfile) error {
 	c := &checker{d: d}
-	if r.Name != nil && !nameForm.MatchString(*r.Name) {
+	if r.Name != nil && !nameForm().MatchString(*r.Name) {
 		c.fail("name", "%q: lower case letters, digits, dot, dash and underscore only", *r.Name)
 	}
 	for _, id := range r.Match.PCI {
-		if !pciForm.MatchString(id) {
+		if !pciForm().MatchString(id) {
 			c.fail("match.pci", "%q is not vendor:device in lower case hexadecimal", id)
 		}
 	}
@@ -274,11 +275,11 @@ func (d *doc) checkProfile(r *rawProfile) error {
 			c.fail("fabric.subnets", "%q has bits after its prefix: meant is perhaps %s", s, p.Masked())
 		}
 	}
-	if f.Bootstrap != nil && !ifaceForm.MatchString(*f.Bootstrap) && *f.Bootstrap != "management" {
+	if f.Bootstrap != nil && !ifaceForm().MatchString(*f.Bootstrap) && *f.Bootstrap != "management" {
 		c.fail("fabric.bootstrap", "%q is neither management, fabric nor an interface name", *f.Bootstrap)
 	}
 	c.oneOf("fabric.gid_family", f.GIDFamily, "ipv4", "ipv6", "any")
-	if f.Driver != nil && !driverForm.MatchString(*f.Driver) {
+	if f.Driver != nil && !driverForm().MatchString(*f.Driver) {
 		c.fail("fabric.driver", "%q is not a driver's name", *f.Driver)
 	}
 	if f.LinkLayer != nil && *f.LinkLayer == "infiniband" && f.RoCEVersion != nil {
@@ -320,10 +321,10 @@ func (d *doc) checkProfile(r *rawProfile) error {
 
 func (d *doc) checkWorkload(r *rawWorkload) error {
 	c := &checker{d: d}
-	if r.Name != nil && !nameForm.MatchString(*r.Name) {
+	if r.Name != nil && !nameForm().MatchString(*r.Name) {
 		c.fail("name", "%q: lower case letters, digits, dot, dash and underscore only", *r.Name)
 	}
-	if r.Slots != nil && !slotsForm.MatchString(*r.Slots) {
+	if r.Slots != nil && !slotsForm().MatchString(*r.Slots) {
 		c.fail("slots", "%q is none of cores, gpus, numa, node, channels:N", *r.Slots)
 	}
 	c.between("reserve_cores", r.ReserveCores, 0, 4096)
@@ -350,4 +351,10 @@ func checkWhole(p *Profile) error {
 		return fmt.Errorf("profile %q (%s): error_fraction %v is above warn_fraction %v", p.Name, p.Source, *e.ErrorFraction, *e.WarnFraction)
 	}
 	return nil
+}
+
+// lazy compiles expr when it is first used: most runs need none of a
+// package's expressions, and all of them together cost more than a plan.
+func lazy(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }

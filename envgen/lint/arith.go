@@ -1,7 +1,6 @@
 package lint
 
 import (
-	"regexp"
 	"strconv"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -75,7 +74,7 @@ func (r *reader) wordInterval(w *syntax.Word) (lo, hi int64, ok bool) {
 	return n, n, true
 }
 
-var shuf = regexp.MustCompile(`shuf\s+(?:-n\s*1\s+)?-i\s*([0-9]{1,6})-([0-9]{1,6})`)
+var shuf = lazy(`shuf\s+(?:-n\s*1\s+)?-i\s*([0-9]{1,6})-([0-9]{1,6})`)
 
 // bound notes which numbers a value can be, whatever its form.
 func (r *reader) bound(w *syntax.Word, out *Word) {
@@ -95,7 +94,7 @@ func (r *reader) bound(w *syntax.Word, out *Word) {
 			}
 		}
 	}
-	if m := shuf.FindStringSubmatch(out.Source); m != nil {
+	if m := shuf().FindStringSubmatch(out.Source); m != nil {
 		lo, err1 := strconv.ParseInt(m[1], 10, 64)
 		hi, err2 := strconv.ParseInt(m[2], 10, 64)
 		out.Lo, out.Hi, out.Number = lo, hi, err1 == nil && err2 == nil

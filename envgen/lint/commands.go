@@ -2,14 +2,13 @@ package lint
 
 import (
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
 )
 
-var name = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var name = lazy(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // call reads a simple command with its here-documents.
 func (r *reader) call(c *syntax.CallExpr, redirs []*syntax.Redirect) {
@@ -195,7 +194,7 @@ func (r *reader) env(words []Word) []Word {
 			continue
 		}
 		k, v, ok := strings.Cut(w.Text, "=")
-		if !ok || !name.MatchString(k) {
+		if !ok || !name().MatchString(k) {
 			return words
 		}
 		value := w
@@ -287,7 +286,7 @@ func (r *reader) heredoc(words []Word, rd *syntax.Redirect, redirs []*syntax.Red
 	case strings.HasSuffix(target, "nccl.conf"), strings.HasSuffix(target, "ucx.conf"), strings.HasSuffix(target, ".env"), strings.HasSuffix(target, ".deepspeed_env"):
 		for i, line := range strings.Split(body, "\n") {
 			k, v, ok := strings.Cut(strings.TrimSpace(line), "=")
-			if ok && name.MatchString(k) {
+			if ok && name().MatchString(k) {
 				r.set(Setting{Name: k, Value: Word{Text: v, Static: !strings.Contains(v, "$"), Line: first + i, Source: line}, Line: first + i, How: ConfFile, Launch: -1})
 			}
 		}
@@ -298,7 +297,7 @@ func (r *reader) heredoc(words []Word, rd *syntax.Redirect, redirs []*syntax.Red
 func (r *reader) container(words []Word) {
 	list := func(w Word, text string) {
 		k, v, ok := strings.Cut(text, "=")
-		if ok && name.MatchString(k) {
+		if ok && name().MatchString(k) {
 			value := w
 			value.Text = v
 			r.set(Setting{Name: k, Value: value, Line: w.Line, How: Container, Launch: -1})
@@ -366,5 +365,5 @@ func prefixes() []string {
 }
 
 func isOurs(s string) bool {
-	return slices.ContainsFunc(prefixes(), func(p string) bool { return strings.HasPrefix(s, p) }) && name.MatchString(s)
+	return slices.ContainsFunc(prefixes(), func(p string) bool { return strings.HasPrefix(s, p) }) && name().MatchString(s)
 }

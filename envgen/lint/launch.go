@@ -1,7 +1,6 @@
 package lint
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -132,10 +131,10 @@ func (r *reader) mpirun(n int, words []Word) []Word {
 		case w.Text == "--":
 			return words[i+1:]
 		case strings.HasPrefix(w.Text, "-"):
-		case name.MatchString(opt) && hasInline: // mpirun_rsh -np 2 h1 h2 A=B ./prog
+		case name().MatchString(opt) && hasInline: // mpirun_rsh -np 2 h1 h2 A=B ./prog
 			set(opt, w, inline, Forwarded)
 		default:
-			if i > 1 && (words[i-2].Text == "-x" || words[i-2].Text == "--x") && !strings.Contains(words[i-1].Text, "=") && aValue.MatchString(w.Text) {
+			if i > 1 && (words[i-2].Text == "-x" || words[i-2].Text == "--x") && !strings.Contains(words[i-1].Text, "=") && aValue().MatchString(w.Text) {
 				l.Swallowed = w
 			}
 			return words[i:]
@@ -145,7 +144,7 @@ func (r *reader) mpirun(n int, words []Word) []Word {
 }
 
 // aValue is what nobody calls a program.
-var aValue = regexp.MustCompile(`^([0-9]+|INFO|WARN|TRACE|VERSION|AF_INET6?|LOC|PIX|PXB|PHB|SYS|IB|Socket|=?(mlx[45]_|bnxt_re|irdma|rocep|ibp|eth|ens|eno|bond)[A-Za-z0-9_]*(:[0-9]+)?(,\S*)?)$`)
+var aValue = lazy(`^([0-9]+|INFO|WARN|TRACE|VERSION|AF_INET6?|LOC|PIX|PXB|PHB|SYS|IB|Socket|=?(mlx[45]_|bnxt_re|irdma|rocep|ibp|eth|ens|eno|bond)[A-Za-z0-9_]*(:[0-9]+)?(,\S*)?)$`)
 
 func onlyLocal(hosts string) bool {
 	for h := range strings.SplitSeq(hosts, ",") {
@@ -188,7 +187,7 @@ func (r *reader) srun(n int, words []Word) []Word {
 			}
 			l.Export = &v
 			for _, item := range exportItems(v.Text) {
-				if k, val, ok := strings.Cut(item, "="); ok && name.MatchString(k) {
+				if k, val, ok := strings.Cut(item, "="); ok && name().MatchString(k) {
 					value := v
 					value.Text = val
 					r.set(Setting{Name: k, Value: value, Line: v.Line, How: SrunList, Launch: n})

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"fabrun/envgen"
 	"fabrun/profiles"
@@ -147,12 +148,12 @@ func judgeValues(s *Script, profile *profiles.Profile, versions envgen.Versions)
 	return out
 }
 
-var meant = regexp.MustCompile(`^(?:perhaps meant: )?([A-Za-z_][A-Za-z0-9_]*)=('[^']*'|"[^"]*"|[^\s'"]*)$`)
+var meant = lazy(`^(?:perhaps meant: )?([A-Za-z_][A-Za-z0-9_]*)=('[^']*'|"[^"]*"|[^\s'"]*)$`)
 
 // fixed mends the line that sets a variable as a hint says, where the hint is
 // an assignment and the line makes it in a form that can be told for certain.
 func fixed(line string, set Setting, hint string) string {
-	m := meant.FindStringSubmatch(hint)
+	m := meant().FindStringSubmatch(hint)
 	if m == nil {
 		return ""
 	}
@@ -181,4 +182,10 @@ func fixed(line string, set Setting, hint string) string {
 		return line[:loc[3]] + m[1] + line[loc[4]:loc[5]] + value + line[loc[1]:]
 	}
 	return ""
+}
+
+// lazy compiles expr when it is first used: most runs need none of a
+// package's expressions, and all of them together cost more than a plan.
+func lazy(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }

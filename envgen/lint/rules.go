@@ -221,7 +221,7 @@ func exportComma(s *Script) []Problem {
 		for _, item := range exportItems(w.Text) {
 			k, _, is := strings.Cut(item, "=")
 			switch {
-			case is && name.MatchString(k):
+			case is && name().MatchString(k):
 				last = k
 				continue
 			case item == "ALL" || item == "NONE" || last == "" || !isOurs(last):
@@ -240,7 +240,7 @@ func exportComma(s *Script) []Problem {
 
 // looksLikeName: a name to be passed on, not the rest of a value.
 func looksLikeName(s string) bool {
-	if !name.MatchString(s) || s != strings.ToUpper(s) {
+	if !name().MatchString(s) || s != strings.ToUpper(s) {
 		return false
 	}
 	return strings.Contains(s, "_") || slices.Contains([]string{"PATH", "HOME", "USER", "LANG", "SHELL", "TERM", "TMPDIR", "PWD"}, s)
@@ -403,7 +403,7 @@ func rendezvousLocal(s *Script) []Problem {
 // (net.ipv4.ip_local_port_range).
 const ephemeralFirst, ephemeralLast = 32768, 60999
 
-var portName = regexp.MustCompile(`(?i)^(MASTER_PORT|RDZV_PORT|RENDEZVOUS_PORT|DIST_PORT|.*_MASTER_PORT|MAIN_PROCESS_PORT)$`)
+var portName = lazy(`(?i)^(MASTER_PORT|RDZV_PORT|RENDEZVOUS_PORT|DIST_PORT|.*_MASTER_PORT|MAIN_PROCESS_PORT)$`)
 
 func ports(s *Script) []Problem {
 	var out []Problem
@@ -429,7 +429,7 @@ func ports(s *Script) []Problem {
 		}
 	}
 	for _, set := range s.Settings {
-		if portName.MatchString(set.Name) {
+		if portName().MatchString(set.Name) {
 			judge(set.Value, set.Line, set.Name)
 		}
 	}

@@ -2,7 +2,6 @@ package lint
 
 import (
 	"errors"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -180,14 +179,14 @@ func (r *reader) parse(src []byte, offset int) {
 	r.stmts(file.Stmts)
 }
 
-var directive = regexp.MustCompile(`^#(SBATCH|PBS|BSUB|COBALT|FLUX:|\$)\s+(.*)$`)
+var directive = lazy(`^#(SBATCH|PBS|BSUB|COBALT|FLUX:|\$)\s+(.*)$`)
 
 // directives reads the options of a resource manager from the head.
 func (r *reader) directives(src []byte) {
 	n := 0
 	for line := range strings.SplitSeq(string(src), "\n") {
 		n++
-		m := directive.FindStringSubmatch(line)
+		m := directive().FindStringSubmatch(line)
 		if m == nil {
 			// Slurm stops at the first command, so does everybody who reads the script.
 			if t := strings.TrimSpace(line); t != "" && !strings.HasPrefix(t, "#") {

@@ -3,7 +3,6 @@ package preflight
 import (
 	"fmt"
 	"math"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -36,13 +35,13 @@ type NCCLTests struct {
 }
 
 var (
-	ncclRank  = regexp.MustCompile(`^#\s+Rank\s+(\d+)\s+(?:Group\s+\d+\s+)?Pid\s+\d+\s+on\s+(\S+)\s+device`)
-	ncclAvg   = regexp.MustCompile(`^#\s*Avg bus bandwidth\s*:\s*([0-9.]+)`)
-	ncclBound = regexp.MustCompile(`^#\s*Out of bounds values\s*:\s*(\d+ \w+)`)
-	ncclName  = regexp.MustCompile(`\b((?:all_reduce|all_gather|alltoall|broadcast|gather|reduce_scatter|reduce|scatter|sendrecv|hypercube)_perf)\b`)
-	ncclType  = regexp.MustCompile(`^(u?int(8|32|64)|half|float|double|bfloat16|f8e4m3|f8e5m2|fp8_e4m3|fp8_e5m2|fp16|char|none)$`)
-	ncclFail  = regexp.MustCompile(`(?i)Test (NCCL )?failure|NCCL (WARN|error)|unhandled (system|cuda) error|Test CUDA failure`)
-	rankTag   = regexp.MustCompile(`^(?:\[[^\]]*\]\s*(?:<std\w+>:?)?|\d+:)\s*`)
+	ncclRank  = lazy(`^#\s+Rank\s+(\d+)\s+(?:Group\s+\d+\s+)?Pid\s+\d+\s+on\s+(\S+)\s+device`)
+	ncclAvg   = lazy(`^#\s*Avg bus bandwidth\s*:\s*([0-9.]+)`)
+	ncclBound = lazy(`^#\s*Out of bounds values\s*:\s*(\d+ \w+)`)
+	ncclName  = lazy(`\b((?:all_reduce|all_gather|alltoall|broadcast|gather|reduce_scatter|reduce|scatter|sendrecv|hypercube)_perf)\b`)
+	ncclType  = lazy(`^(u?int(8|32|64)|half|float|double|bfloat16|f8e4m3|f8e5m2|fp8_e4m3|fp8_e5m2|fp16|char|none)$`)
+	ncclFail  = lazy(`(?i)Test (NCCL )?failure|NCCL (WARN|error)|unhandled (system|cuda) error|Test CUDA failure`)
+	rankTag   = lazy(`^(?:\[[^\]]*\]\s*(?:<std\w+>:?)?|\d+:)\s*`)
 )
 
 // ReadNCCLTests reads what an nccl-tests program printed. The columns after the
@@ -58,14 +57,14 @@ func ReadNCCLTests(text string) (NCCLTests, error) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
 		if !strings.HasPrefix(line, "#") {
-			line = strings.TrimSpace(rankTag.ReplaceAllString(line, ""))
+			line = strings.TrimSpace(rankTag().ReplaceAllString(line, ""))
 		}
 		if n.Collective == "" {
-			if m := ncclName.FindString(line); m != "" {
+			if m := ncclName().FindString(line); m != "" {
 				n.Collective, known = m, true
 			}
 		}
-		if m := ncclRank.FindStringSubmatch(line); m != nil {
+		if m := ncclRank().FindStringSubmatch(line); m != nil {
 			n.Ranks++
 			known = true
 			if !seen[m[2]] && len(n.Hosts) < 65536 {
@@ -74,18 +73,18 @@ func ReadNCCLTests(text string) (NCCLTests, error) {
 			}
 			continue
 		}
-		if m := ncclAvg.FindStringSubmatch(line); m != nil {
+		if m := ncclAvg().FindStringSubmatch(line); m != nil {
 			v, err := strconv.ParseFloat(m[1], 64)
 			if err == nil {
 				n.AvgBus, known = &v, true
 			}
 			continue
 		}
-		if m := ncclBound.FindStringSubmatch(line); m != nil {
+		if m := ncclBound().FindStringSubmatch(line); m != nil {
 			n.OutOfBound = &m[1]
 			continue
 		}
-		if ncclFail.MatchString(line) && n.Error == "" {
+		if ncclFail().MatchString(line) && n.Error == "" {
 			n.Error, known = line, true
 			continue
 		}
@@ -102,7 +101,7 @@ func ReadNCCLTests(text string) (NCCLTests, error) {
 
 func ncclRow(line string) (NCCLTestRow, bool) {
 	f := strings.Fields(line)
-	if len(f) < 6 || !ncclType.MatchString(f[2]) {
+	if len(f) < 6 || !ncclType().MatchString(f[2]) {
 		return NCCLTestRow{}, false
 	}
 	size, err1 := strconv.ParseInt(f[0], 10, 64)
@@ -274,8 +273,8 @@ type OSU struct {
 }
 
 var (
-	osuTitle = regexp.MustCompile(`^#\s*(OSU .*?(?:Test|Benchmark).*?|OSU .*?)(?:\s+v?[0-9][0-9.]*)?$`)
-	osuHead  = regexp.MustCompile(`^#\s*(?:\[ pairs|Size\b|.*\bSize\s)`)
+	osuTitle = lazy(`^#\s*(OSU .*?(?:Test|Benchmark).*?|OSU .*?)(?:\s+v?[0-9][0-9.]*)?$`)
+	osuHead  = lazy(`^#\s*(?:\[ pairs|Size\b|.*\bSize\s)`)
 )
 
 // ReadOSU reads what an osu_* program printed; a title line and a header line
@@ -289,14 +288,14 @@ func ReadOSU(text string) (OSU, error) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
 		if !strings.HasPrefix(line, "#") {
-			line = strings.TrimSpace(rankTag.ReplaceAllString(line, ""))
+			line = strings.TrimSpace(rankTag().ReplaceAllString(line, ""))
 		}
 		if strings.HasPrefix(line, "#") {
 			lower := strings.ToLower(line)
-			if m := osuTitle.FindStringSubmatch(line); m != nil && o.Test == "" {
+			if m := osuTitle().FindStringSubmatch(line); m != nil && o.Test == "" {
 				o.Test = m[1]
 			}
-			if osuHead.MatchString(line) {
+			if osuHead().MatchString(line) {
 				switch {
 				case strings.Contains(lower, "latency"):
 					o.Kind = "latency"

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -223,7 +222,7 @@ func (r *PairRunner) latency(ctx context.Context, from, to *TestPort, tcp int) O
 	return Outcome{Usec: p.Smallest().TypUsec, Verdict: v}
 }
 
-var pingpong = regexp.MustCompile(`\d+ bytes in [0-9.]+ seconds = [0-9.]+ Mbit/sec`)
+var pingpong = lazy(`\d+ bytes in [0-9.]+ seconds = [0-9.]+ Mbit/sec`)
 
 // reach is the fallback where perftest is missing: it shows only that packets
 // get through, for ibv_rc_pingpong has no traffic class and one small buffer.
@@ -238,7 +237,7 @@ func (r *PairRunner) reach(ctx context.Context, from, to *TestPort, tcp int) Out
 	switch {
 	case missing:
 		return Outcome{Error: "perftest.missing", Verdict: Unknown}
-	case err != "" || !pingpong.MatchString(text):
+	case err != "" || !pingpong().MatchString(text):
 		return Outcome{Error: orText(err, "pingpong.failed"), Verdict: Broken}
 	}
 	return Outcome{Verdict: Unknown}

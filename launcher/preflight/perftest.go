@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"fabrun/topology/finding"
 )
@@ -64,59 +65,59 @@ type PerftestError struct {
 // first: the last line of a failing run is usually the least telling.
 var perftestFailures = []struct {
 	id   string
-	re   *regexp.Regexp
+	re   func() *regexp.Regexp
 	what string
 	hint string
 }{
 	{
-		"perftest.memlock", regexp.MustCompile(`(?i)Couldn't allocate MR|failed to create mr|ibv_reg_mr.*(ENOMEM|Cannot allocate memory)`),
+		"perftest.memlock", lazy(`(?i)Couldn't allocate MR|failed to create mr|ibv_reg_mr.*(ENOMEM|Cannot allocate memory)`),
 		"memory could not be registered: the locked-memory limit is too low", "raise it: ulimit -l unlimited (Slurm: PropagateResourceLimitsExcept=MEMLOCK; container: --ulimit memlock=-1)",
 	},
 	{
-		"perftest.rdma-cm", regexp.MustCompile(`Unexpected CM event|rdma_resolve_(addr|route) failed|Unable to perform rdma_client|RDMA CM event error|Failed to resolve RDMA CM|Failed to connect (RDMA CM|through RDMA CM)|Function rdma_connect failed|Received \d+ times ADDR_ERROR`),
+		"perftest.rdma-cm", lazy(`Unexpected CM event|rdma_resolve_(addr|route) failed|Unable to perform rdma_client|RDMA CM event error|Failed to resolve RDMA CM|Failed to connect (RDMA CM|through RDMA CM)|Function rdma_connect failed|Received \d+ times ADDR_ERROR`),
 		"the connection through rdma_cm did not come up", "is the server running with -R too, and does the address given lie on the RDMA interface? ping it with -I",
 	},
-	{"perftest.version", regexp.MustCompile(`(?i)versions? .*(don't|do not|doesn't) match|different versions`), "client and server are different versions", "install the same perftest on both"},
+	{"perftest.version", lazy(`(?i)versions? .*(don't|do not|doesn't) match|different versions`), "client and server are different versions", "install the same perftest on both"},
 	{
-		"perftest.connect", regexp.MustCompile(`Couldn't connect to|Unable to open file descriptor for socket connection`),
+		"perftest.connect", lazy(`Couldn't connect to|Unable to open file descriptor for socket connection`),
 		"no server answered on the TCP port", "start the server first, and give both the same -p; a firewall may close the port",
 	},
 	{
-		"perftest.port-in-use", regexp.MustCompile(`Failed to bind socket|Couldn't listen to port|Address already in use|rdma_bind_addr failed`),
+		"perftest.port-in-use", lazy(`Failed to bind socket|Couldn't listen to port|Address already in use|rdma_bind_addr failed`),
 		"the TCP port is taken: another perftest runs", "use another port on both ends: -p 18516",
 	},
 	{
-		"perftest.no-device", regexp.MustCompile(`Did not detect devices|Unable to find the Infiniband/RoCE device|IB device .* not found|No IB devices found|Couldn't get device list`),
+		"perftest.no-device", lazy(`Did not detect devices|Unable to find the Infiniband/RoCE device|IB device .* not found|No IB devices found|Couldn't get device list`),
 		"there is no such RDMA device here", "'ibv_devices' lists them; in a container: --device=/dev/infiniband",
 	},
 	{
-		"perftest.port-down", regexp.MustCompile(`Port number \d+ state is (Down|\w+)|Couldn't set the link layer|Link layer on port \d+ is Unknown`),
+		"perftest.port-down", lazy(`Port number \d+ state is (Down|\w+)|Couldn't set the link layer|Link layer on port \d+ is Unknown`),
 		"the port is down", "check cable and switch port; 'ibstat' says more",
 	},
-	{"perftest.mtu", regexp.MustCompile(`(?i)Requested mtu is higher than active mtu`), "the MTU asked for is more than the port's", "leave -m out, or raise the netdev's MTU on both ends"},
+	{"perftest.mtu", lazy(`(?i)Requested mtu is higher than active mtu`), "the MTU asked for is more than the port's", "leave -m out, or raise the netdev's MTU on both ends"},
 	{
-		"perftest.gid", regexp.MustCompile(`(?i)GID index .* (out of range|not valid)|Failed to modify QP .* to RTR|Unable to Connect the HCA's through the link|Couldn't read GID|ibv_query_gid|Invalid GID`),
+		"perftest.gid", lazy(`(?i)GID index .* (out of range|not valid)|Failed to modify QP .* to RTR|Unable to Connect the HCA's through the link|Couldn't read GID|ibv_query_gid|Invalid GID`),
 		"the connection could not be brought to ready: the GID index, or the MTU, does not fit", "give -x with a RoCE v2 GID of this network on both ends ('show_gids')",
 	},
 	{
-		"perftest.cuda", regexp.MustCompile(`(?i)CUDA (error|driver)|cuInit|cuMem\w+ (error|failed)|Couldn't allocate GPU|unsupported .*cuda|ibv_reg_dmabuf_mr.*fail|failed to (get|export) dmabuf`),
+		"perftest.cuda", lazy(`(?i)CUDA (error|driver)|cuInit|cuMem\w+ (error|failed)|Couldn't allocate GPU|unsupported .*cuda|ibv_reg_dmabuf_mr.*fail|failed to (get|export) dmabuf`),
 		"GPU memory could not be used", "is nvidia_peermem loaded, or the driver's open kernel module there for --use_cuda_dmabuf?",
 	},
 	{
-		"perftest.option", regexp.MustCompile(`unrecognized option|invalid option|Invalid Command line|Parser function exited with Error`),
+		"perftest.option", lazy(`unrecognized option|invalid option|Invalid Command line|Parser function exited with Error`),
 		"this build does not know an option", "'--use_cuda' needs a perftest that was built with CUDA",
 	},
-	{"perftest.tos", regexp.MustCompile(`Set TOS option failed|Failed to set ToS`), "the type of service could not be set", "-T works with -R only"},
-	{"perftest.below-limit", regexp.MustCompile(`BW result is below bw limit|Msg rate\s+is below msg_rate limit`), "the result is below the limit given", ""},
+	{"perftest.tos", lazy(`Set TOS option failed|Failed to set ToS`), "the type of service could not be set", "-T works with -R only"},
+	{"perftest.below-limit", lazy(`BW result is below bw limit|Msg rate\s+is below msg_rate limit`), "the result is below the limit given", ""},
 	{
-		"perftest.exchange", regexp.MustCompile(`Failed to exchange data between server and clients|ethernet_read_(keys|data)|Failed to sync between|Couldn't (read|write) (from|to) socket|Unable to init the socket connection`),
+		"perftest.exchange", lazy(`Failed to exchange data between server and clients|ethernet_read_(keys|data)|Failed to sync between|Couldn't (read|write) (from|to) socket|Unable to init the socket connection`),
 		"the other end went away while addresses were exchanged", "look at the server's own output",
 	},
 	{
-		"perftest.resources", regexp.MustCompile(`Couldn't (create|allocate|get) (IB resources|context|CQ|QP|PD)|Couldn't get context for the device|Failed to create QP`),
+		"perftest.resources", lazy(`Couldn't (create|allocate|get) (IB resources|context|CQ|QP|PD)|Couldn't get context for the device|Failed to create QP`),
 		"the device gave no resources", "check permissions of /dev/infiniband/uverbs* and the limits",
 	},
-	{"perftest.incomplete", regexp.MustCompile(`Failed to complete run_iter|Error occurred while running infinitely`), "the test ended before its time", "look at the other end's output"},
+	{"perftest.incomplete", lazy(`Failed to complete run_iter|Error occurred while running infinitely`), "the test ended before its time", "look at the other end's output"},
 }
 
 // completionStatus names ibv_wc_status values and what they mean on a fabric.
@@ -133,13 +134,13 @@ var completionStatus = map[int][2]string{
 }
 
 var (
-	perftestKey   = regexp.MustCompile(`(?i)(Dual-port|Device|Number of qps|Transport type|Connection type|Using SRQ|PCIe relax order|Lock-free|ibv_wr\* API|Using DDP|Using Enhanced Reorder|TX depth|RX depth|CQ Moderation|CQE Poll Batch|Mtu|Link type|GID index|Max inline data|Outstand reads|rdma_cm QPs|Data ex\. method|TOS)\s*:[ \t]*`)
-	perftestTitle = regexp.MustCompile(`^(?:[A-Za-z_]+ )?(?:Bidirectional )?(?:Dual-port )?((?:RDMA_Write|RDMA_Read|Send|Atomic FETCH_AND_ADD|Atomic CMP_AND_SWAP|Fetch_And_Add|Compare_And_Swap|Atomic|raw_ethernet|Raw Ethernet)[A-Za-z_ -]*?(?:Bidirectional |Post List |Burst Size |Latency |BW |with Immediate )*(?:BW|Latency|Post List|lat|bw)[A-Za-z -]*)(?: Test)?$`)
-	perftestFail  = regexp.MustCompile(`Failed status (\d+): wr_id (\d+) syndrom (0x[0-9a-fA-F]+)`)
-	bwUnit        = regexp.MustCompile(`BW average\[([A-Za-z]+/[a-z]+)\]`)
-	jsonKeyValue  = regexp.MustCompile(`"?([A-Za-z0-9_*. %()\[\]-]+?)"?\s*:\s*("[^"]*"|[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)`)
-	fillerRule    = regexp.MustCompile(`^[-*\s]*$`)
-	number        = regexp.MustCompile(`^[0-9]+(?:\.[0-9]+)?$`)
+	perftestKey   = lazy(`(?i)(Dual-port|Device|Number of qps|Transport type|Connection type|Using SRQ|PCIe relax order|Lock-free|ibv_wr\* API|Using DDP|Using Enhanced Reorder|TX depth|RX depth|CQ Moderation|CQE Poll Batch|Mtu|Link type|GID index|Max inline data|Outstand reads|rdma_cm QPs|Data ex\. method|TOS)\s*:[ \t]*`)
+	perftestTitle = lazy(`^(?:[A-Za-z_]+ )?(?:Bidirectional )?(?:Dual-port )?((?:RDMA_Write|RDMA_Read|Send|Atomic FETCH_AND_ADD|Atomic CMP_AND_SWAP|Fetch_And_Add|Compare_And_Swap|Atomic|raw_ethernet|Raw Ethernet)[A-Za-z_ -]*?(?:Bidirectional |Post List |Burst Size |Latency |BW |with Immediate )*(?:BW|Latency|Post List|lat|bw)[A-Za-z -]*)(?: Test)?$`)
+	perftestFail  = lazy(`Failed status (\d+): wr_id (\d+) syndrom (0x[0-9a-fA-F]+)`)
+	bwUnit        = lazy(`BW average\[([A-Za-z]+/[a-z]+)\]`)
+	jsonKeyValue  = lazy(`"?([A-Za-z0-9_*. %()\[\]-]+?)"?\s*:\s*("[^"]*"|[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)`)
+	fillerRule    = lazy(`^[-*\s]*$`)
+	number        = lazy(`^[0-9]+(?:\.[0-9]+)?$`)
 )
 
 // maxPasted bounds what is read of a paste; outputs are a few kilobytes.
@@ -166,7 +167,7 @@ func ReadPerftest(text string) (Perftest, error) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(strings.ReplaceAll(line, "\u00a0", " "))
 		line = strings.Trim(strings.TrimPrefix(strings.TrimPrefix(line, "> "), "| "), "`")
-		if line == "" || fillerRule.MatchString(line) {
+		if line == "" || fillerRule().MatchString(line) {
 			continue
 		}
 		switch {
@@ -179,7 +180,7 @@ func ReadPerftest(text string) (Perftest, error) {
 			known = true
 			continue
 		}
-		if p.Tool == "" && (strings.HasSuffix(line, " Test") || strings.HasSuffix(line, " test")) && len(line) < 80 && perftestTitle.MatchString(strings.TrimSuffix(line, " Test")) {
+		if p.Tool == "" && (strings.HasSuffix(line, " Test") || strings.HasSuffix(line, " test")) && len(line) < 80 && perftestTitle().MatchString(strings.TrimSuffix(line, " Test")) {
 			p.Tool, known = line, true
 			continue
 		}
@@ -196,7 +197,7 @@ func ReadPerftest(text string) (Perftest, error) {
 		if strings.Contains(line, "Conflicting CPU frequency") {
 			p.Notes = append(p.Notes, "the CPU frequency was not at its maximum: small messages look slower than they are")
 		}
-		if m := perftestFail.FindStringSubmatch(line); m != nil && best >= 0 {
+		if m := perftestFail().FindStringSubmatch(line); m != nil && best >= 0 {
 			best, known = -1, true
 			n, _ := strconv.Atoi(m[1])
 			name, what := "status "+m[1], "see ibv_wc_status"
@@ -210,7 +211,7 @@ func ReadPerftest(text string) (Perftest, error) {
 			continue
 		}
 		for i, f := range perftestFailures[:max(best, 0)] {
-			if f.re.MatchString(line) {
+			if f.re().MatchString(line) {
 				best, known = i, true
 				p.Error = &PerftestError{ID: f.id, Line: line, What: f.what, Hint: f.hint}
 				break
@@ -233,7 +234,7 @@ func ReadPerftest(text string) (Perftest, error) {
 func perftestColumns(line string, p *Perftest) string {
 	switch {
 	case strings.Contains(line, "BW average"):
-		if m := bwUnit.FindStringSubmatch(line); m != nil {
+		if m := bwUnit().FindStringSubmatch(line); m != nil {
 			p.Unit = m[1]
 		}
 		return "bw"
@@ -257,7 +258,7 @@ func perftestTable(line, columns string, p *Perftest) bool {
 	}
 	var v []float64
 	for _, w := range f {
-		if !number.MatchString(w) {
+		if !number().MatchString(w) {
 			break
 		}
 		x, _ := strconv.ParseFloat(w, 64)
@@ -299,7 +300,7 @@ func toGbps(v float64, unit string) *float64 {
 }
 
 func readPerftestKeys(line string, p *Perftest) bool {
-	ks := perftestKey.FindAllStringSubmatchIndex(line, -1)
+	ks := perftestKey().FindAllStringSubmatchIndex(line, -1)
 	if len(ks) == 0 || ks[0][0] != 0 {
 		return false
 	}
@@ -355,7 +356,7 @@ func readPerftestJSON(p *Perftest, text string) {
 		p.Unit = "Gb/sec"
 	}
 	lat := false
-	for _, m := range jsonKeyValue.FindAllStringSubmatch(text, -1) {
+	for _, m := range jsonKeyValue().FindAllStringSubmatch(text, -1) {
 		key, value := strings.TrimSpace(m[1]), strings.Trim(m[2], `"`)
 		x, err := strconv.ParseFloat(value, 64)
 		switch {
@@ -571,3 +572,9 @@ func suspicion(p Perftest) (why, hint string) {
 }
 
 func ptr[T any](v T) *T { return &v }
+
+// lazy compiles expr when it is first used: most runs need none of a
+// package's expressions, and all of them together cost more than a plan.
+func lazy(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
+}

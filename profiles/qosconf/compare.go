@@ -53,7 +53,7 @@ func (c *comparison) pfcOf(port string) *PFC {
 
 func (c *comparison) links() {
 	for _, p := range c.sw.Ports {
-		if !fabricPort.MatchString(p.Port) || p.Up == nil {
+		if !fabricPort().MatchString(p.Port) || p.Up == nil {
 			continue
 		}
 		subject := "port " + p.Port
@@ -78,7 +78,7 @@ func (c *comparison) links() {
 func (c *comparison) speeds() {
 	count := map[float64]int{}
 	for _, p := range c.sw.Ports {
-		if p.SpeedGbps != nil && p.Up != nil && *p.Up && fabricPort.MatchString(p.Port) {
+		if p.SpeedGbps != nil && p.Up != nil && *p.Up && fabricPort().MatchString(p.Port) {
 			count[*p.SpeedGbps]++
 		}
 	}
@@ -98,7 +98,7 @@ func (c *comparison) speeds() {
 		return
 	}
 	for _, p := range c.sw.Ports {
-		if p.SpeedGbps == nil || p.Up == nil || !*p.Up || !fabricPort.MatchString(p.Port) || *p.SpeedGbps == want {
+		if p.SpeedGbps == nil || p.Up == nil || !*p.Up || !fabricPort().MatchString(p.Port) || *p.SpeedGbps == want {
 			continue
 		}
 		sev := finding.Warning
@@ -171,12 +171,12 @@ func (c *comparison) pfcPorts() {
 
 // pfcMissing names ports that are up and absent from the table of PFC.
 func (c *comparison) pfcMissing(want []int) {
-	perPort := slices.ContainsFunc(c.sw.PFC, func(p PFC) bool { return fabricPort.MatchString(p.Port) })
+	perPort := slices.ContainsFunc(c.sw.PFC, func(p PFC) bool { return fabricPort().MatchString(p.Port) })
 	if len(want) == 0 || !perPort {
 		return
 	}
 	for _, p := range c.sw.Ports {
-		if fabricPort.MatchString(p.Port) && p.Up != nil && *p.Up && c.pfcOf(p.Port) == nil && !c.ranges() {
+		if fabricPort().MatchString(p.Port) && p.Up != nil && *p.Up && c.pfcOf(p.Port) == nil && !c.ranges() {
 			c.add("switch.pfc-missing", finding.Warning, "port "+p.Port, "connected, but not in the table of PFC", "PFC on priority "+joinInts(want, " "),
 				"if a host is behind it, its RDMA packets are lossy", "'priority-flow-control on' on the port, or paste the whole table")
 		}

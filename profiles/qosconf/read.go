@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // Switch is what the pasted outputs of one switch say. Unknown is nil or "".
@@ -123,15 +124,15 @@ func ReadSwitch(text string) Switch {
 }
 
 var (
-	ansi   = regexp.MustCompile("\x1b\\[[0-9;?]*[A-Za-z]")
-	paging = regexp.MustCompile(`(?i)-{1,3}\s*more\s*-{1,3}|\blines \d+-\d+(/\d+)?( \(END\))?`)
-	prompt = regexp.MustCompile(`^[A-Za-z0-9_.:-]+(\s*\[[^\]]*\])?\s*(\([^)]*\))?\s*[#>]\s*(.*)$`)
+	ansi   = lazy("\x1b\\[[0-9;?]*[A-Za-z]")
+	paging = lazy(`(?i)-{1,3}\s*more\s*-{1,3}|\blines \d+-\d+(/\d+)?( \(END\))?`)
+	prompt = lazy(`^[A-Za-z0-9_.:-]+(\s*\[[^\]]*\])?\s*(\([^)]*\))?\s*[#>]\s*(.*)$`)
 )
 
 // clean takes away what a terminal adds to the switch's own text.
 func clean(s string) string {
-	s = ansi.ReplaceAllString(s, "")
-	s = paging.ReplaceAllString(s, "")
+	s = ansi().ReplaceAllString(s, "")
+	s = paging().ReplaceAllString(s, "")
 	// A pager wipes its own line: backspaces over blanks, or a bare CR.
 	if i := strings.LastIndexByte(strings.TrimRight(s, "\r"), '\r'); i >= 0 {
 		s = s[i+1:]
@@ -146,26 +147,26 @@ func clean(s string) string {
 }
 
 var (
-	portWord   = regexp.MustCompile(`^(?i:ethernet|eth|et|port-channel|po|mpo|lag|management|ma|mgmt|vxlan|vx|loopback|lo|vlan|un)[0-9]+(/[0-9]+){0,4}$`)
-	fabricPort = regexp.MustCompile(`^(?i:ethernet|eth|et)([0-9]+(/[0-9]+){0,4})$`)
-	onyxSpeed  = regexp.MustCompile(`(?i)\b([0-9]+(?:\.[0-9]+)?)\s*G(?:bps|b/s|bit/s)?\b`)
-	speedWord  = regexp.MustCompile(`^(?:a-)?([0-9]+(?:\.[0-9]+)?)([GM])(?:b(?:ps|/s)|-[0-9])?$`)
+	portWord   = lazy(`^(?i:ethernet|eth|et|port-channel|po|mpo|lag|management|ma|mgmt|vxlan|vx|loopback|lo|vlan|un)[0-9]+(/[0-9]+){0,4}$`)
+	fabricPort = lazy(`^(?i:ethernet|eth|et)([0-9]+(/[0-9]+){0,4})$`)
+	onyxSpeed  = lazy(`(?i)\b([0-9]+(?:\.[0-9]+)?)\s*G(?:bps|b/s|bit/s)?\b`)
+	speedWord  = lazy(`^(?:a-)?([0-9]+(?:\.[0-9]+)?)([GM])(?:b(?:ps|/s)|-[0-9])?$`)
 )
 
 // ShortPort is one name for a port however it was spelt: "Et1/1", "Eth1/1" and
 // "Ethernet1/1" are all "1/1"; others keep their name.
 func ShortPort(name string) string {
-	if m := fabricPort.FindStringSubmatch(name); m != nil {
+	if m := fabricPort().FindStringSubmatch(name); m != nil {
 		return m[1]
 	}
 	return name
 }
 
 func (r *reader) line(line string) {
-	if m := prompt.FindStringSubmatch(line); m != nil && !strings.HasPrefix(line, "#") {
+	if m := prompt().FindStringSubmatch(line); m != nil && !strings.HasPrefix(line, "#") {
 		// The command after a prompt: a new output begins; a configuration command is read as one.
 		r.table, r.block, r.queue, r.inPr = nil, "", nil, ""
-		if b := promptPorts.FindStringSubmatch(m[2]); b != nil {
+		if b := promptPorts().FindStringSubmatch(m[2]); b != nil {
 			r.block = b[1]
 		}
 		if m[3] == "" || keyword(m[3], "show") {
@@ -195,12 +196,12 @@ func (r *reader) line(line string) {
 		r.sw.Lines++
 		return
 	}
-	if r.table != nil && portWord.MatchString(fields[0]) && len(r.sw.Unread) < maxUnread {
+	if r.table != nil && portWord().MatchString(fields[0]) && len(r.sw.Unread) < maxUnread {
 		r.sw.Unread = append(r.sw.Unread, Line{r.n, strings.TrimSpace(line)})
 	}
 }
 
-var promptPorts = regexp.MustCompile(`(?i)config[- ](?:if|interface)[- ](?:ethernet|eth|et)\s*([0-9/,-]+)\)`)
+var promptPorts = lazy(`(?i)config[- ](?:if|interface)[- ](?:ethernet|eth|et)\s*([0-9/,-]+)\)`)
 
 func has(line string, words ...string) bool {
 	line = strings.ToLower(line)
@@ -268,10 +269,10 @@ func (r *reader) global(fields []string, line string) bool {
 	case key == "trust mode":
 		q := r.qosFor(r.block)
 		q.Trust, q.TrustSeen = trustWord(value), strings.TrimSpace(line[strings.Index(line, ":")+1:])
-	case len(fields) == 1 && strings.HasSuffix(fields[0], ":") && portWord.MatchString(strings.TrimSuffix(fields[0], ":")):
+	case len(fields) == 1 && strings.HasSuffix(fields[0], ":") && portWord().MatchString(strings.TrimSuffix(fields[0], ":")):
 		// "Ethernet1/1:" opens a block of 'show qos interfaces'.
 		r.block, r.table = strings.TrimSuffix(fields[0], ":"), r.eosQueue
-	case len(fields) == 1 && portWord.MatchString(fields[0]) && r.table == nil:
+	case len(fields) == 1 && portWord().MatchString(fields[0]) && r.table == nil:
 		r.block = fields[0] // Onyx 'show qos': the name alone, then its lines
 	default:
 		return false
@@ -323,7 +324,7 @@ var eosStatus = []string{"connected", "notconnect", "disabled", "errdisabled", "
 // eosInterface is a row of 'show interfaces status'. The description is free
 // text, so the status is the last word of that kind with a duplex two behind it.
 func (r *reader) eosInterface(fields []string, _ string) bool {
-	if !portWord.MatchString(fields[0]) {
+	if !portWord().MatchString(fields[0]) {
 		return false
 	}
 	for i := len(fields) - 1; i >= 1; i-- {
@@ -353,7 +354,7 @@ func isDuplex(s string) bool {
 }
 
 func gbps(s string) *float64 {
-	m := speedWord.FindStringSubmatch(s)
+	m := speedWord().FindStringSubmatch(s)
 	if m == nil {
 		return nil
 	}
@@ -371,7 +372,7 @@ func gbps(s string) *float64 {
 // on older releases, Yes and No; then the priorities, in one word, with commas
 // or apart.
 func (r *reader) eosPFC(fields []string, _ string) bool {
-	if !portWord.MatchString(fields[0]) {
+	if !portWord().MatchString(fields[0]) {
 		return false
 	}
 	p := PFC{Port: fields[0]}
@@ -449,7 +450,7 @@ func digits(words []string) []int {
 
 // eosTrust is a row of 'show qos interfaces trust'.
 func (r *reader) eosTrust(fields []string, _ string) bool {
-	if !portWord.MatchString(fields[0]) || len(fields) < 2 {
+	if !portWord().MatchString(fields[0]) || len(fields) < 2 {
 		return false
 	}
 	t := trustWord(fields[1])
@@ -501,7 +502,7 @@ func (r *reader) eosMap(fields []string, line string) bool {
 
 // onyxPFC is a row of 'show dcb priority-flow-control'.
 func (r *reader) onyxPFC(fields []string, _ string) bool {
-	if !portWord.MatchString(fields[0]) || len(fields) < 3 {
+	if !portWord().MatchString(fields[0]) || len(fields) < 3 {
 		return false
 	}
 	admin, oper := strings.ToLower(fields[1]), strings.ToLower(fields[len(fields)-1])
@@ -524,7 +525,7 @@ func (r *reader) onyxPFC(fields []string, _ string) bool {
 
 // onyxInterface is a row of 'show interfaces ethernet status'.
 func (r *reader) onyxInterface(fields []string, line string) bool {
-	if !portWord.MatchString(fields[0]) || len(fields) < 2 {
+	if !portWord().MatchString(fields[0]) || len(fields) < 2 {
 		return false
 	}
 	state := fields[1]
@@ -532,7 +533,7 @@ func (r *reader) onyxInterface(fields []string, line string) bool {
 		return false
 	}
 	p := Port{Port: fields[0], Status: state, Up: ptr(strings.EqualFold(state, "up"))}
-	if m := onyxSpeed.FindStringSubmatch(line); m != nil {
+	if m := onyxSpeed().FindStringSubmatch(line); m != nil {
 		if n, err := strconv.ParseFloat(m[1], 64); err == nil {
 			p.SpeedGbps = &n
 		}
@@ -542,3 +543,9 @@ func (r *reader) onyxInterface(fields []string, line string) bool {
 }
 
 func ptr[T any](v T) *T { return &v }
+
+// lazy compiles expr when it is first used: most runs need none of a
+// package's expressions, and all of them together cost more than a plan.
+func lazy(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
+}

@@ -58,8 +58,8 @@ func (r *reader) configInterface(f []string, no bool) bool {
 	}
 	kind, ports, rest := strings.ToLower(f[0]), "", f[1:]
 	switch {
-	case portWord.MatchString(f[0]) || strings.HasPrefix(kind, "et") && strings.ContainsAny(kind, "0123456789"):
-		ports = portName.ReplaceAllString(f[0], "")
+	case portWord().MatchString(f[0]) || strings.HasPrefix(kind, "et") && strings.ContainsAny(kind, "0123456789"):
+		ports = portName().ReplaceAllString(f[0], "")
 	case keyword(kind, "ethernet") && len(rest) > 0:
 		ports, rest = rest[0], rest[1:]
 	default:

@@ -3,7 +3,6 @@ package qosconf
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 )
 
@@ -230,9 +229,9 @@ func (p Plan) notSaid(comment string) []string {
 	return []string{comment + " the profile does not say: " + strings.Join(missing, "; ") + "; the switch's own defaults stay"}
 }
 
-var portName = regexp.MustCompile(`^(?i:ethernet|eth|et)`)
+var portName = lazy(`^(?i:ethernet|eth|et)`)
 
-var portRange = regexp.MustCompile(`^[0-9]{1,4}(/[0-9]{1,4}){0,3}(-[0-9]{1,4}(/[0-9]{1,4}){0,3})?$`)
+var portRange = lazy(`^[0-9]{1,4}(/[0-9]{1,4}){0,3}(-[0-9]{1,4}(/[0-9]{1,4}){0,3})?$`)
 
 // ParsePorts takes the ports of a switch as people write them ("1/1-3/4",
 // "Ethernet1/1,Et1/3", "1, 2") and returns them without blanks and names, as
@@ -247,8 +246,8 @@ func ParsePorts(s string) (string, error) {
 	var out []string
 	for part := range strings.SplitSeq(s, ",") {
 		word := strings.ReplaceAll(strings.TrimSpace(part), " ", "")
-		word = portName.ReplaceAllString(word, "")
-		if !portRange.MatchString(word) {
+		word = portName().ReplaceAllString(word, "")
+		if !portRange().MatchString(word) {
 			return "", fmt.Errorf("ports %q: %q is no port or range like 1/1-3/4", s, strings.TrimSpace(part))
 		}
 		out = append(out, word)
