@@ -129,7 +129,7 @@ func load(dirs Dirs, name, kind string, add func(path, text string) (string, err
 		found = true
 	}
 	for _, dir := range dirs {
-		if dir == "" || !nameForm().MatchString(name) {
+		if dir == "" || !isName(name) {
 			continue
 		}
 		file := filepath.Join(dir, subdir(kind), name+".toml")
@@ -203,6 +203,49 @@ func List(dirs Dirs) []Info {
 		out = append(out, Info{Name: n, About: p.About, Source: p.Source, Err: err})
 	}
 	return out
+}
+
+// WorkloadFor returns the first workload profile, in name order, one of whose
+// programs is this one. Files that cannot be read as a profile are passed over.
+func WorkloadFor(dirs Dirs, program string) (Workload, bool) {
+	for _, n := range names(dirs, "workloads") {
+		if !mentions(dirs, n, program) {
+			continue
+		}
+		w, err := LoadWorkload(dirs, n)
+		if err == nil && slices.ContainsFunc(w.Programs, func(p string) bool { return matches(p, program) }) {
+			return w, true
+		}
+	}
+	return Workload{}, false
+}
+
+func matches(pattern, program string) bool {
+	ok, err := path.Match(pattern, program)
+	return err == nil && ok
+}
+
+// mentions reports whether a quoted word of a workload's files fits the
+// program. Parsing every profile for one name would be the dearest part of a
+// plan.
+func mentions(dirs Dirs, workload, program string) bool {
+	texts := make([]string, 0, 2)
+	if text, err := builtins.ReadFile(path.Join("builtin", "workloads", workload+".toml")); err == nil {
+		texts = append(texts, string(text))
+	}
+	for _, dir := range dirs {
+		if text, err := readFile(filepath.Join(dir, "workloads", workload+".toml")); err == nil {
+			texts = append(texts, text)
+		}
+	}
+	for _, text := range texts {
+		for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == '"' || r == '\'' || r == '\n' }) {
+			if matches(word, program) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // ListWorkloads is List for workload profiles.

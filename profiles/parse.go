@@ -226,8 +226,6 @@ func (c *checker) class(key string, k *rawClass) {
 }
 
 var (
-	nameForm   = lazy(`^[a-z0-9][a-z0-9._-]{0,63}$`)
-	envForm    = lazy(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	pciForm    = lazy(`^[0-9a-f]{4}:[0-9a-f]{4}$`)
 	ifaceForm  = lazy(`^[^\s/:]{1,15}$`)
 	driverForm = lazy(`^[a-z0-9_]{1,32}$`)
@@ -241,7 +239,7 @@ func (c *checker) env(env map[string]rawEnv) {
 		}
 		e := env[key[1]]
 		switch {
-		case !envForm().MatchString(key[1]):
+		case !isVariable(key[1]):
 			c.fail("env."+key[1], "not a name of an environment variable")
 		case e.Value == nil:
 			c.fail("env."+key[1], `wants { value = "…", why = "…" }`)
@@ -255,7 +253,7 @@ func (c *checker) env(env map[string]rawEnv) {
 
 func (d *doc) checkProfile(r *rawProfile) error {
 	c := &checker{d: d}
-	if r.Name != nil && !nameForm().MatchString(*r.Name) {
+	if r.Name != nil && !isName(*r.Name) {
 		c.fail("name", "%q: lower case letters, digits, dot, dash and underscore only", *r.Name)
 	}
 	for _, id := range r.Match.PCI {
@@ -321,7 +319,7 @@ func (d *doc) checkProfile(r *rawProfile) error {
 
 func (d *doc) checkWorkload(r *rawWorkload) error {
 	c := &checker{d: d}
-	if r.Name != nil && !nameForm().MatchString(*r.Name) {
+	if r.Name != nil && !isName(*r.Name) {
 		c.fail("name", "%q: lower case letters, digits, dot, dash and underscore only", *r.Name)
 	}
 	if r.Slots != nil && !slotsForm().MatchString(*r.Slots) {
@@ -357,4 +355,26 @@ func checkWhole(p *Profile) error {
 // package's expressions, and all of them together cost more than a plan.
 func lazy(expr string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
+}
+
+// isName reports whether a profile can be called s: it becomes a file name.
+func isName(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		if !(c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || i > 0 && (c == '.' || c == '_' || c == '-')) {
+			return false
+		}
+	}
+	return s != "" && len(s) <= 64
+}
+
+// isVariable reports whether an environment variable can be called s.
+func isVariable(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_' || i > 0 && c >= '0' && c <= '9') {
+			return false
+		}
+	}
+	return s != ""
 }

@@ -87,12 +87,18 @@ func writeWhole(name string, data []byte) error {
 
 // readAllBounded reads r and refuses what is larger than limit.
 func readAllBounded(r io.Reader, limit int64) ([]byte, error) {
-	b, err := io.ReadAll(io.LimitReader(r, limit+1))
-	if err != nil {
+	var b bytes.Buffer
+	if f, ok := r.(*os.File); ok {
+		// The size spares growing; it is a hint only (pipes and sysfs have none).
+		if st, err := f.Stat(); err == nil {
+			b.Grow(int(min(st.Size(), limit)) + bytes.MinRead)
+		}
+	}
+	if _, err := b.ReadFrom(io.LimitReader(r, limit+1)); err != nil {
 		return nil, err
 	}
-	if int64(len(b)) > limit {
+	if int64(b.Len()) > limit {
 		return nil, fmt.Errorf("larger than %d MiB", limit>>20)
 	}
-	return b, nil
+	return b.Bytes(), nil
 }

@@ -316,14 +316,7 @@ func (a *app) jobProfiles(job jobLook) (profiles.Profile, *profiles.Workload, er
 func (a *app) suggestedWorkload(job jobLook) *profiles.Workload {
 	for _, program := range job.cmd.Programs() {
 		name := filepath.Base(program[0])
-		for _, info := range profiles.ListWorkloads(a.profileDirs()) {
-			w, err := profiles.LoadWorkload(a.profileDirs(), info.Name)
-			if err != nil || !slices.ContainsFunc(w.Programs, func(p string) bool {
-				ok, err := filepath.Match(p, name)
-				return err == nil && ok
-			}) {
-				continue
-			}
+		if w, ok := profiles.WorkloadFor(a.profileDirs(), name); ok {
 			return &profiles.Workload{Name: w.Name, About: w.About, Source: w.Source, Forward: w.Forward}
 		}
 	}
