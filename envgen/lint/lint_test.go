@@ -58,20 +58,22 @@ func got(problems []Problem) []string {
 // TestFixedLine: what can be mended in its line is.
 func TestFixedLine(t *testing.T) {
 	for script, want := range map[string]string{
-		"export NCCL_IB_GID_IDX=3\n":                                                  "export NCCL_IB_GID_INDEX=3",
-		"NCCL_IB_TC=106\n./a\n":                                                       "export NCCL_IB_TC=106",
-		"export NCCL_NET_GDR_LEVEL=phb # near\n":                                      "export NCCL_NET_GDR_LEVEL=PHB # near",
-		"#SBATCH -N 2\nsrun --export=NCCL_DEBUG=INFO ./a\n":                           "srun --export=ALL,NCCL_DEBUG=INFO ./a",
-		"mpirun -x NCCL_DEBUG INFO ./a\n":                                             "mpirun -x NCCL_DEBUG=INFO ./a",
-		"export NCCL_DEBUG=INFO\nmpirun -H a,b --map-by node ./a\n":                   "mpirun -x NCCL_DEBUG -H a,b --map-by node ./a",
-		"A=$(scontrol show hostnames | head -1 || echo localhost)\n":                  "A=$(scontrol show hostnames | head -1)",
-		"ulimit -l 64\n":                                                              "ulimit -l unlimited",
-		"export MASTER_PORT=45000\n":                                                  "export MASTER_PORT=29500",
-		"UCX_NET_DEVICES=mlx5_0 ./a\n":                                                "UCX_NET_DEVICES=mlx5_0:1 ./a",
-		"NCCL_IB_HCA = mlx5_0\n":                                                      "export NCCL_IB_HCA=mlx5_0",
-		"export NCCL_IB_TC=26\n":                                                      "export NCCL_IB_TC=106",
-		"mpirun –np 4 ./a\n":                                                          "mpirun --np 4 ./a",
-		"export NCCL_IB_HCA=mlx5_1\n":                                                 "export NCCL_IB_HCA='=mlx5_1'",
+		"export NCCL_IB_GID_IDX=3\n":                                 "export NCCL_IB_GID_INDEX=3",
+		"NCCL_IB_TC=106\n./a\n":                                      "export NCCL_IB_TC=106",
+		"export NCCL_NET_GDR_LEVEL=phb # near\n":                     "export NCCL_NET_GDR_LEVEL=PHB # near",
+		"#SBATCH -N 2\nsrun --export=NCCL_DEBUG=INFO ./a\n":          "srun --export=ALL,NCCL_DEBUG=INFO ./a",
+		"mpirun -x NCCL_DEBUG INFO ./a\n":                            "mpirun -x NCCL_DEBUG=INFO ./a",
+		"export NCCL_DEBUG=INFO\nmpirun -H a,b --map-by node ./a\n":  "mpirun -x NCCL_DEBUG -H a,b --map-by node ./a",
+		"A=$(scontrol show hostnames | head -1 || echo localhost)\n": "A=$(scontrol show hostnames | head -1)",
+
+		"ulimit -l 64\n":               "ulimit -l unlimited",
+		"export MASTER_PORT=45000\n":   "export MASTER_PORT=29500",
+		"UCX_NET_DEVICES=mlx5_0 ./a\n": "UCX_NET_DEVICES=mlx5_0:1 ./a",
+		"NCCL_IB_HCA = mlx5_0\n":       "export NCCL_IB_HCA=mlx5_0",
+		"export NCCL_IB_TC=26\n":       "export NCCL_IB_TC=106",
+		"mpirun \u2013np 4 ./a\n":      "mpirun --np 4 ./a",
+		"export NCCL_IB_HCA=mlx5_1\n":  "export NCCL_IB_HCA='=mlx5_1'",
+
 		"#!/bin/bash\n#SBATCH --export=NONE\nexport NCCL_DEBUG=INFO\n\tsrun -n 2 ./a": "srun --export=ALL -n 2 ./a",
 	} {
 		problems := Judge(Read("s", []byte(script)), nil, envgen.Versions{})

@@ -59,9 +59,8 @@ type builder struct {
 	front   map[int][]Arg // likewise, after those: in front of the program
 	given   []envgen.Setting
 	twins   []string
-	forward []string // names that the launcher has to forward
-	byArgv  bool     // the launcher forwards nothing: variables travel in argv
-	rank    bool     // fabrun rank stands in front of the program
+	byArgv  bool // the launcher forwards nothing: variables travel in argv
+	rank    bool // fabrun rank stands in front of the program
 }
 
 // Build decides what is started. It is pure: the same request gives the same
