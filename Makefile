@@ -15,7 +15,7 @@ build: ## fabrun (static) and its NVML helper, into bin/
 	else echo 'bin/fabrun-nvml not built: it needs gcc (apt-get install gcc libc6-dev)'; fi
 
 test: needs-gcc ## all tests, race detector on; what needs the real thing skips with its reason
-	$(GO) test -race ./...
+	$(GO) test -race ./... ./testdata/hosts
 
 check: fmt vet staticcheck tidy docs-check static ## everything but the tests: what must pass before a commit
 
