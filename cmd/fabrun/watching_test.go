@@ -19,7 +19,6 @@ import (
 // host; before it says its first word, the node's ranks write their log.
 type sameProcess struct {
 	mu   sync.Mutex
-	logs map[string]string // host -> what its ranks write
 	dirs map[string]string
 }
 
