@@ -459,6 +459,25 @@ func TestLongInputIsBounded(t *testing.T) {
 	}
 }
 
+func TestReadSwitchCutOff(t *testing.T) {
+	for name, text := range map[string]string{
+		"eos command":      "interface Ethernet1/1\n   priority-flow-control",
+		"onyx command":     "dcb priority-flow-control",
+		"blank in Unicode": "sw01 (config) # \u00a0",
+		"the word no":      "no",
+		"map":              "qos map dscp 26 to",
+		"class":            "traffic-class 3 congestion-control",
+		"pool":             "traffic pool roce",
+		"pool type":        "traffic pool roce type",
+	} {
+		t.Run(name, func(t *testing.T) {
+			if sw := ReadSwitch(text); len(sw.PFC) > 0 || sw.Lines > 1 {
+				t.Errorf("made up of half a line: %+v", sw)
+			}
+		})
+	}
+}
+
 func FuzzReadSwitch(f *testing.F) {
 	f.Add(eosPFC)
 	f.Add("Eth1/1\n  Trust mode : L3\nPFC: enabled\nPriority Enabled List: 3\n")

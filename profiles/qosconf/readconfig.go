@@ -19,7 +19,7 @@ func keyword(word, full string) bool {
 // config reads one line of a running configuration, or of the commands that
 // make one, of either language. It reports whether the line was understood.
 func (r *reader) config(f []string) bool {
-	if strings.HasPrefix(f[0], "!") || strings.HasPrefix(f[0], "#") {
+	if len(f) == 0 || strings.HasPrefix(f[0], "!") || strings.HasPrefix(f[0], "#") {
 		return false
 	}
 	no := f[0] == "no"
@@ -174,6 +174,8 @@ func (r *reader) eosConfigPFC(f []string, no bool) bool {
 	case len(f) == 0 && no:
 		p := r.pfcTarget()
 		p.Enabled, p.Priorities = ptr(false), []int{}
+	case len(f) == 0: // a line that was cut off
+		return false
 	case len(f) == 1 && f[0] == "on", len(f) == 2 && f[0] == "mode" && f[1] == "on":
 		r.pfcTarget().Enabled = ptr(!no)
 	case len(f) == 1 && f[0] == "off":
@@ -317,6 +319,7 @@ func (r *reader) configMap(f []string) bool {
 
 // dscps reads "26", "24-31" and "24,26".
 func dscps(s string) []int {
+	var seen [64]bool // a long line repeats itself
 	var out []int
 	for part := range strings.SplitSeq(s, ",") {
 		lo, hi, isRange := strings.Cut(part, "-")
@@ -329,7 +332,9 @@ func dscps(s string) []int {
 			return nil
 		}
 		for n := a; n <= b; n++ {
-			out = append(out, n)
+			if !seen[n] {
+				seen[n], out = true, append(out, n)
+			}
 		}
 	}
 	return out
