@@ -205,7 +205,7 @@ func TestFollowerLeavesOldFilesOfAPattern(t *testing.T) {
 
 func TestSamplePause(t *testing.T) {
 	for _, c := range []struct{ age, want time.Duration }{
-		{0, 250 * time.Millisecond}, {time.Second, 250 * time.Millisecond}, {20 * time.Second, 2 * time.Second}, {time.Hour, 10 * time.Second},
+		{0, 100 * time.Millisecond}, {time.Second, 100 * time.Millisecond}, {4 * time.Second, 400 * time.Millisecond}, {20 * time.Second, 2 * time.Second}, {time.Hour, 10 * time.Second},
 	} {
 		if got := samplePause(c.age, sampleEvery); got != c.want {
 			t.Errorf("after %v: %v, want %v", c.age, got, c.want)

@@ -29,7 +29,7 @@ type EyesConfig struct {
 // look at the counters costs milliseconds.
 const (
 	pollEvery   = 100 * time.Millisecond
-	sampleFirst = 250 * time.Millisecond
+	sampleFirst = 100 * time.Millisecond
 	sampleEvery = 10 * time.Second
 	stallAfter  = 60 * time.Second
 )

@@ -153,7 +153,7 @@ func (a *app) lookAtJob(ctx context.Context, job *jobLook, o jobOptions) error {
 	}
 	job.hosts, job.names = seen.hosts, seen.names
 	if a.reached != nil {
-		a.reached.names, a.reached.fabrun = seen.names, seen.path
+		a.reached.names, a.reached.hosts, a.reached.fabrun = seen.names, seen.hosts, seen.path
 	}
 	return nil
 }
@@ -163,7 +163,8 @@ func (a *app) lookAtJob(ctx context.Context, job *jobLook, o jobOptions) error {
 type reached struct {
 	transport remote.Transport
 	names     []string // of the hosts that answered
-	fabrun    string   // its path on all of them; "" not one path
+	hosts     []topology.Host
+	fabrun    string // its path on all of them; "" not one path
 }
 
 func (r *reached) close() {

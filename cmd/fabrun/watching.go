@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"net"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"fabrun/launcher/remote"
 	"fabrun/launcher/report"
 	"fabrun/launcher/watch"
+	"fabrun/topology"
 )
 
 // watching is the eyes of a running job: its logs, its counters, its record.
@@ -155,24 +157,77 @@ func rankVariables(env, argv []string) map[string]string {
 	return set
 }
 
-// hostAddresses are the addresses by which the job's hosts know each other.
+// hostAddresses are the addresses by which the job's hosts know each other: what
+// their names stand for, and what these hosts are then called on this machine's
+// other networks.
 func hostAddresses(p plan.Plan) map[string]bool {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
+	all := p.Hosts.Hosts[:min(len(p.Hosts.Hosts), 4096)]
+	found := make([][]string, len(all))
+	var wg sync.WaitGroup
+	turns := make(chan struct{}, 32) // a name that nobody knows must not cost the others their time
+	for i, h := range all {
+		wg.Go(func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
+			if addrs, err := net.DefaultResolver.LookupHost(ctx, h.Name); err == nil {
+				found[i] = addrs
+			}
+			if h.Address != "" {
+				found[i] = append(found[i], h.Address)
+			}
+		})
+	}
+	wg.Wait()
 	out := map[string]bool{}
-	for _, h := range p.Hosts.Hosts[:min(len(p.Hosts.Hosts), 4096)] {
-		if h.Address != "" {
-			out[h.Address] = true
+	var known []netip.Addr
+	for _, text := range slices.Concat(found...) {
+		out[text] = true
+		if a, err := netip.ParseAddr(text); err == nil {
+			out[a.Unmap().String()] = true
+			known = append(known, a.Unmap())
 		}
-		addrs, err := net.DefaultResolver.LookupHost(ctx, h.Name)
-		if err != nil {
-			continue
-		}
-		for _, a := range addrs {
-			out[a] = true
+	}
+	for _, a := range watch.SamePlace(ownNetworks(), known) {
+		out[a.String()] = true
+	}
+	return out
+}
+
+// ownNetworks are this machine's addresses with their networks.
+func ownNetworks() []netip.Prefix {
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil
+	}
+	var out []netip.Prefix
+	for _, a := range addrs {
+		p, err := netip.ParsePrefix(a.String())
+		if err == nil && !p.Addr().IsLoopback() && !p.Addr().IsLinkLocalUnicast() {
+			out = append(out, netip.PrefixFrom(p.Addr().Unmap(), p.Bits()))
 		}
 	}
 	return out
+}
+
+// know adds the addresses of the hosts that were looked at before the start:
+// their eyes may not open.
+func (w *watching) know(seen []topology.Host) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.peers == nil {
+		return
+	}
+	for _, h := range seen {
+		for _, d := range h.Netdevs {
+			for _, a := range d.Addrs {
+				if !a.Addr().IsLoopback() && !a.Addr().IsLinkLocalUnicast() {
+					w.peers[a.Addr().Unmap().String()] = true
+				}
+			}
+		}
+	}
 }
 
 // event is called for everything that the logs of any node say; a cause is said
@@ -211,7 +266,11 @@ const (
 // transport that is already there; dir is the run directory, which each eye
 // makes on its node before the ranks start, "" for counters alone.
 func (w *watching) lookThrough(by *reached, p plan.Plan, dir string) {
-	if by == nil || by.transport == nil || by.fabrun == "" {
+	if by == nil {
+		return
+	}
+	w.know(by.hosts)
+	if by.transport == nil || by.fabrun == "" {
 		return
 	}
 	there, _ := otherNodes(p.Hosts)
@@ -320,6 +379,8 @@ func (w *watching) sample(s watch.Sample) {
 	l, ok := w.looks[s.Host]
 	if !ok {
 		l[0] = s
+	} else {
+		s.Ports = keepQueues(s.Ports, l[1].Ports)
 	}
 	l[1] = s
 	w.looks[s.Host] = l
@@ -329,20 +390,44 @@ func (w *watching) sample(s watch.Sample) {
 	}
 }
 
+// keepQueues carries the most queue pairs that a port had from look to look: the
+// last look is taken when the ranks, and their queues with them, are gone.
+func keepQueues(now, was []watch.PortSample) []watch.PortSample {
+	now = slices.Clone(now) // the record has the look as it was
+	for i := range now {
+		for _, p := range was {
+			if p.HCA != now[i].HCA || p.Port != now[i].Port || p.QueuePair == nil {
+				continue
+			}
+			if n := now[i].QueuePair; n == nil || *n < *p.QueuePair {
+				now[i].QueuePair = p.QueuePair
+			}
+		}
+	}
+	return now
+}
+
 // judge compares the first and the last look of every node, and says a
 // fallback once.
 func (w *watching) judge() {
 	could := w.couldRDMA()
 	w.mu.Lock()
 	var last []watch.Sample
-	for _, l := range w.looks {
+	seen := map[string]bool{}
+	for name, l := range w.looks {
 		last = append(last, l[1])
+		short, _, _ := strings.Cut(name, ".")
+		seen[name], seen[short] = true, true
+		for _, a := range l[1].Addresses {
+			seen[a] = true
+		}
 	}
 	peers := watch.PeerSet(last)
 	for a := range w.peers {
 		peers[a] = true
 	}
 	job := watch.CounterJob{Hosts: w.hostNames(), CouldRDMA: could, WantsTCP: w.wants}
+	job.Unseen = w.unseen(seen)
 	var hosts []watch.HostTraffic
 	without := 0
 	for _, name := range slices.Sorted(maps.Keys(w.looks)) {
@@ -369,6 +454,22 @@ func (w *watching) judge() {
 			w.event(e)
 		}
 	}
+}
+
+// unseen are the job's hosts whose counters nobody reads; seen are the names and
+// addresses of the others.
+func (w *watching) unseen(seen map[string]bool) []string {
+	if len(w.looks) >= len(w.p.Hosts.Hosts) {
+		return nil
+	}
+	var out []string
+	for _, h := range w.p.Hosts.Hosts {
+		short, _, _ := strings.Cut(h.Name, ".")
+		if !seen[h.Name] && !seen[short] && !seen[h.Address] && h.Name != "localhost" {
+			out = append(out, h.Name)
+		}
+	}
+	return out
 }
 
 func (w *watching) wasAccused() bool {

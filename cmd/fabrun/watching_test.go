@@ -3,16 +3,20 @@ package main
 import (
 	"bytes"
 	"context"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"fabrun/launcher"
 	"fabrun/launcher/hosts"
 	"fabrun/launcher/plan"
 	"fabrun/launcher/remote"
+	"fabrun/launcher/watch"
+	"fabrun/topology"
 )
 
 // sameProcess is a transport that runs fabrun itself, in this process, for each
@@ -76,5 +80,57 @@ func TestEyesOfOtherNodes(t *testing.T) {
 		if _, err := os.Stat(d); !os.IsNotExist(err) {
 			t.Errorf("%s keeps its directory: %v", host, err)
 		}
+	}
+}
+
+// TestOneNodeCannotBeLookedAt: what this node's own counters say counts, also
+// for addresses that only the look before the start, or nobody, has told.
+func TestOneNodeCannotBeLookedAt(t *testing.T) {
+	var errs bytes.Buffer
+	a := &app{args: []string{"fabrun"}, stdout: &bytes.Buffer{}, stderr: &errs, stdin: strings.NewReader("")}
+	two := plan.Plan{Dialect: plan.OpenMPI5, RDMA: true}
+	two.Hosts.Hosts = []hosts.Host{{Name: "n1"}, {Name: "n2"}}
+	look := func(second int, tcp uint64, queues, packets int) watch.Sample {
+		return watch.Sample{
+			Time: time.Unix(int64(second), 0), Host: "n1", Addresses: []string{"10.1.0.1", "10.1.4.1"},
+			TCP: []watch.PeerBytes{{Peer: "10.1.4.2", Tx: tcp}},
+			Ports: []watch.PortSample{{HCA: "rxe0", Port: 1, Active: true, QueuePair: &queues,
+				Counters: map[watch.Counter]uint64{watch.TxPackets: uint64(packets)}}},
+		}
+	}
+	for _, c := range []struct {
+		name  string
+		seen  []topology.Host
+		looks []watch.Sample
+		want  string // of the verdict
+	}{
+		{
+			"addresses from the look before the start",
+			[]topology.Host{{Name: "n2", Netdevs: []topology.Netdev{{Name: "rail0", Addrs: []netip.Prefix{netip.MustParsePrefix("10.1.4.2/24")}}}}},
+			[]watch.Sample{look(0, 0, 0, 0), look(1, 24_000_000, 0, 0), look(2, 24_000_000, 0, 0)},
+			"24.0 MB went over TCP between the job's own hosts and nothing over RDMA",
+		},
+		{
+			"nobody knows the address", nil,
+			[]watch.Sample{look(0, 0, 0, 0), look(1, 24_000_000, 0, 0)},
+			"n1 moved 24.0 MB by TCP to addresses that are not known to be the job's, and nothing by RDMA. (n2 could not be looked at.)",
+		},
+		{
+			"the ranks' queues are gone at the last look",
+			[]topology.Host{{Name: "n2", Netdevs: []topology.Netdev{{Name: "rail0", Addrs: []netip.Prefix{netip.MustParsePrefix("10.1.4.2/24")}}}}},
+			[]watch.Sample{look(0, 0, 0, 0), look(1, 2_000_000, 4, 80_000), look(2, 2_000_000, 0, 90_000)},
+			"RDMA carried 92.2 MB",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := &watching{a: a, p: two, looks: map[string][2]watch.Sample{}, said: map[string]bool{}, peers: map[string]bool{}}
+			w.lookThrough(&reached{hosts: c.seen}, two, "")
+			for _, s := range c.looks {
+				w.sample(s)
+			}
+			if !strings.Contains(w.counters.Text, c.want) || !strings.Contains(w.counters.Text, "n2 could not be looked at") {
+				t.Errorf("%q lacks %q", w.counters.Text, c.want)
+			}
+		})
 	}
 }

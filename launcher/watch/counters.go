@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -111,9 +112,10 @@ func CounterOf(name string) (Counter, uint64, bool) {
 // CounterJob is what has to be known of a job to judge its counters.
 type CounterJob struct {
 	Hosts      []string
-	RDMAHosts  int  // hosts with a usable RDMA port
-	CouldRDMA  bool // its libraries can (MPI, UCX, NCCL; not Gloo)
-	WantsTCP   bool // the user asked for TCP
+	Unseen     []string // those of Hosts at whose counters nobody could look
+	RDMAHosts  int      // hosts with a usable RDMA port
+	CouldRDMA  bool     // its libraries can (MPI, UCX, NCCL; not Gloo)
+	WantsTCP   bool     // the user asked for TCP
 	GlooOnly   bool
 	LogVerdict *bool // what the logs say of a fallback; nil nothing
 }
@@ -126,6 +128,8 @@ type HostTraffic struct {
 	TCPBytes    *uint64       `json:"tcp_bytes"`    // to and from hosts of the job; nil: the kernel does not tell
 	OtherTCP    *uint64       `json:"other_tcp_bytes"`
 	QueuePairs  *int          `json:"queue_pairs"`
+	Netdev      string        `json:"busiest_netdev,omitempty"`
+	NetdevBytes *uint64       `json:"busiest_netdev_bytes"` // sent and received, by whomever
 	Ports       []PortTraffic `json:"ports"`
 }
 
@@ -189,6 +193,20 @@ func Traffic(first, last Sample, peers map[string]bool) HostTraffic {
 			t.QueuePairs = &n
 		}
 	}
+	idle := map[string]NetdevSample{}
+	for _, d := range first.Netdevs {
+		idle[d.Name] = d
+	}
+	for _, d := range last.Netdevs {
+		b, ok := idle[d.Name]
+		if !ok {
+			continue
+		}
+		n := sub(d.Counters[TxBytes], b.Counters[TxBytes]) + sub(d.Counters[RxBytes], b.Counters[RxBytes])
+		if t.NetdevBytes == nil || n > *t.NetdevBytes {
+			t.Netdev, t.NetdevBytes = d.Name, &n
+		}
+	}
 	if last.TCP != nil {
 		was := map[string]PeerBytes{}
 		for _, p := range first.TCP {
@@ -248,12 +266,12 @@ func JudgeCounters(job CounterJob, hosts []HostTraffic) CounterVerdict {
 	}
 	yes, no := true, false
 	var tcp, rdma uint64
-	tcpKnown, rdmaKnown := len(hosts) > 0, len(hosts) > 0
+	tcpKnown, rdmaKnown := false, len(hosts) > 0
 	noQueues := len(hosts) > 0 // every host tells, and no process of the job has a queue
 	for _, h := range hosts {
-		if h.TCPBytes == nil {
-			tcpKnown = false
-		} else {
+		// Each connection between two hosts is on both: one that tells is enough.
+		if h.TCPBytes != nil {
+			tcpKnown = true
 			tcp += *h.TCPBytes
 		}
 		switch {
@@ -268,8 +286,9 @@ func JudgeCounters(job CounterJob, hosts []HostTraffic) CounterVerdict {
 			noQueues = false
 		}
 	}
+	unseen := unseenText(job.Unseen)
 	note := func(text string) CounterVerdict {
-		v.Text = text
+		v.Text = text + unseen
 		return v
 	}
 	switch {
@@ -289,7 +308,7 @@ func JudgeCounters(job CounterJob, hosts []HostTraffic) CounterVerdict {
 		v.Fallback = &no
 		return note(fmt.Sprintf("RDMA carried %s, TCP between the job's hosts %s.", Bytes(rdma), Bytes(tcp)))
 	case tcp < minTCPBytes:
-		return note(fmt.Sprintf("Too little data went between the job's hosts to judge (TCP %s).", Bytes(tcp)))
+		return note(fmt.Sprintf("Too little data went between the job's hosts to judge (TCP %s).", Bytes(tcp)) + unexplained(hosts, rdma))
 	case !rdmaKnown && !noQueues:
 		return note(fmt.Sprintf("TCP carried %s between the job's hosts; the RDMA devices have no counters, so counters cannot judge.", Bytes(tcp)))
 	case !job.CouldRDMA && !job.WantsTCP:
@@ -303,12 +322,49 @@ func JudgeCounters(job CounterJob, hosts []HostTraffic) CounterVerdict {
 	if job.WantsTCP {
 		v.Text = fmt.Sprintf("%s went over TCP between the job's own hosts, as was asked for.", Bytes(tcp))
 	}
+	v.Text += unseen
 	sev := SeverityError
 	if v.Intentional {
 		sev = SeverityWarning
 	}
 	v.Events = append(v.Events, Event{ID: "fallback", Severity: sev, Cause: CauseCounter, Text: v.Text})
 	return v
+}
+
+// unseenText names the hosts at which nobody could look.
+func unseenText(hosts []string) string {
+	switch n := len(hosts); {
+	case n == 0:
+		return ""
+	case n <= 3:
+		return fmt.Sprintf(" (%s could not be looked at.)", strings.Join(hosts, ", "))
+	default:
+		return fmt.Sprintf(" (%s and %d more hosts could not be looked at.)", hosts[0], n-1)
+	}
+}
+
+// unexplained tells of data that no connection between known hosts accounts
+// for: TCP to addresses that may or may not be the job's, or else what an
+// interface moved while connections came and went unseen.
+func unexplained(hosts []HostTraffic, rdma uint64) string {
+	var other, dev *HostTraffic
+	for i, h := range hosts {
+		if h.OtherTCP != nil && *h.OtherTCP >= minTCPBytes && (other == nil || *h.OtherTCP > *other.OtherTCP) {
+			other = &hosts[i]
+		}
+		if h.NetdevBytes != nil && *h.NetdevBytes >= minTCPBytes && (dev == nil || *h.NetdevBytes > *dev.NetdevBytes) {
+			dev = &hosts[i]
+		}
+	}
+	switch {
+	case rdma > 0:
+		return ""
+	case other != nil:
+		return fmt.Sprintf(" %s moved %s by TCP to addresses that are not known to be the job's, and nothing by RDMA.", other.Host, Bytes(*other.OtherTCP))
+	case dev != nil:
+		return fmt.Sprintf(" Interface %s of %s moved %s in that time, by whom is not known.", dev.Netdev, dev.Host, Bytes(*dev.NetdevBytes))
+	}
+	return ""
 }
 
 func nothingOr(n uint64) string {
@@ -423,6 +479,56 @@ func PeerSet(samples []Sample) map[string]bool {
 		}
 	}
 	return out
+}
+
+// SamePlace deduces the addresses that hosts have on this host's other
+// networks: a site numbers its rails alike, so a host that is 10.1.0.2 where
+// this one is 10.1.0.1 is 10.1.4.2 where this one is 10.1.4.1. Nothing is
+// deduced from a network on which this host has another number. own are this
+// host's addresses with their networks, peers what is known of the others.
+func SamePlace(own []netip.Prefix, peers []netip.Addr) []netip.Addr {
+	var out []netip.Addr
+	for _, from := range own {
+		for _, to := range own {
+			if from == to || from.Bits() != to.Bits() || from.Addr().BitLen() != to.Addr().BitLen() ||
+				from.Masked() == to.Masked() || hostPart(from) != hostPart(to) {
+				continue
+			}
+			for _, p := range peers {
+				p = p.Unmap()
+				if p == from.Addr() || !from.Contains(p) {
+					continue
+				}
+				if a := graft(to, p); !slices.Contains(out, a) && len(out) < 1<<16 {
+					out = append(out, a)
+				}
+			}
+		}
+	}
+	return out
+}
+
+func hostPart(p netip.Prefix) netip.Addr {
+	return graft(netip.PrefixFrom(zero(p.Addr()), p.Bits()), p.Addr())
+}
+
+func zero(a netip.Addr) netip.Addr {
+	if a.Is4() {
+		return netip.IPv4Unspecified()
+	}
+	return netip.IPv6Unspecified()
+}
+
+// graft is the address in net that has the number of host; both are of one family.
+func graft(net netip.Prefix, host netip.Addr) netip.Addr {
+	n, h := net.Addr().AsSlice(), host.AsSlice()
+	for i := range n {
+		keep := max(0, min(8, net.Bits()-8*i))
+		mask := byte(0xff << (8 - keep))
+		n[i] = n[i]&mask | h[i]&^mask
+	}
+	a, _ := netip.AddrFromSlice(n)
+	return a
 }
 
 // CounterNames lists the names of a port's delta in a fixed order.

@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -84,8 +85,20 @@ func TestJudgeCounters(t *testing.T) {
 		{
 			"kernel does not tell tcp",
 			CounterJob{Hosts: two, RDMAHosts: 2, CouldRDMA: true},
-			[]HostTraffic{host("n1", u(0), nil), host("n2", u(0), u(50<<20))},
+			[]HostTraffic{host("n1", u(0), nil), host("n2", u(0), nil)},
 			"null", false,
+		},
+		{
+			"the kernel of one host tells, and its peer is the other",
+			CounterJob{Hosts: two, RDMAHosts: 2, CouldRDMA: true},
+			[]HostTraffic{host("n1", u(0), nil), host("n2", u(0), u(50<<20))},
+			"true", false,
+		},
+		{
+			"one of two hosts could not be looked at",
+			CounterJob{Hosts: two, Unseen: two[1:], RDMAHosts: 2, CouldRDMA: true},
+			[]HostTraffic{host("n1", u(0), u(24<<20))},
+			"true", false,
 		},
 		{
 			"devices without counters",
@@ -128,6 +141,9 @@ func TestJudgeCounters(t *testing.T) {
 			if v.Text == "" {
 				t.Error("no sentence")
 			}
+			if len(c.job.Unseen) > 0 && !strings.Contains(v.Text, "n2 could not be looked at") {
+				t.Errorf("does not name the host that was not seen: %s", v.Text)
+			}
 		})
 	}
 }
@@ -148,6 +164,61 @@ func TestTrafficByPeer(t *testing.T) {
 	got := Traffic(first, last, map[string]bool{"10.0.0.1": true, "10.0.0.2": true})
 	if *got.TCPBytes != 1500 || *got.OtherTCP != 5000 || *got.RDMABytes != 3510 {
 		t.Errorf("tcp %d other %d rdma %d, want 1500 5000 3510", *got.TCPBytes, *got.OtherTCP, *got.RDMABytes)
+	}
+}
+
+func TestUnexplainedData(t *testing.T) {
+	job := CounterJob{Hosts: []string{"n1", "n2"}, Unseen: []string{"n2"}, RDMAHosts: 2, CouldRDMA: true}
+	for name, c := range map[string]struct {
+		host HostTraffic
+		want string
+	}{
+		"unknown peers": {HostTraffic{Host: "n1", RDMABytes: u(0), TCPBytes: u(0), OtherTCP: u(24_000_000)}, "n1 moved 24.0 MB by TCP to addresses that are not known to be the job's, and nothing by RDMA."},
+		"unseen sockets": {HostTraffic{Host: "n1", RDMABytes: u(0), TCPBytes: u(0), OtherTCP: u(0), Netdev: "rail0", NetdevBytes: u(24_000_000)},
+			"Interface rail0 of n1 moved 24.0 MB in that time, by whom is not known."},
+		"nothing": {HostTraffic{Host: "n1", RDMABytes: u(0), TCPBytes: u(0), OtherTCP: u(0), NetdevBytes: u(100)}, "judge (TCP 0 B). (n2 could not be looked at.)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := JudgeCounters(job, []HostTraffic{c.host})
+			if v.Fallback != nil || !strings.Contains(v.Text, c.want) {
+				t.Errorf("fallback %v, %q lacks %q", v.Fallback, v.Text, c.want)
+			}
+		})
+	}
+}
+
+func TestSamePlace(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		own   []string
+		peers []string
+		want  []string
+	}{
+		{"rails numbered alike", []string{"10.1.0.1/24", "10.1.4.1/24", "10.1.5.1/24"}, []string{"10.1.0.2", "10.1.0.1"}, []string{"10.1.4.2", "10.1.5.2"}},
+		{"one rail numbered otherwise", []string{"10.1.0.1/24", "10.1.4.77/24"}, []string{"10.1.0.2"}, nil},
+		{"networks of two sizes", []string{"10.1.0.1/24", "10.4.0.1/16"}, []string{"10.1.0.2"}, nil},
+		{"a peer on no network of ours", []string{"10.1.0.1/24", "10.1.4.1/24"}, []string{"192.0.2.7"}, nil},
+		{"prefix inside a byte", []string{"10.1.0.5/22", "10.9.4.5/22"}, []string{"10.1.3.9"}, []string{"10.9.7.9"}},
+		{"ipv6", []string{"fd00:4::1/64", "fd00:5::1/64"}, []string{"fd00:4::2"}, []string{"fd00:5::2"}},
+		{"families do not mix", []string{"10.1.0.1/24", "fd00:5::1/24"}, []string{"10.1.0.2", "::ffff:10.1.0.2"}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var own []netip.Prefix
+			for _, o := range c.own {
+				own = append(own, netip.MustParsePrefix(o))
+			}
+			var peers []netip.Addr
+			for _, p := range c.peers {
+				peers = append(peers, netip.MustParseAddr(p))
+			}
+			var got []string
+			for _, a := range SamePlace(own, peers) {
+				got = append(got, a.String())
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("%v, want %v", got, c.want)
+			}
+		})
 	}
 }
 
