@@ -2,6 +2,8 @@
 GO ?= go
 # A checkout that belongs to somebody else cannot be stamped with its revision.
 export GOFLAGS := -buildvcs=false
+# go-nvml's header warns thirty times of functions that nobody here calls.
+export CGO_CFLAGS := -O2 -g -Wno-deprecated-declarations
 TOOL := $(GO) tool -modfile=testdata/tools/tools.mod
 FUZZTIME ?= 20s
 
@@ -11,7 +13,7 @@ help: ## this list
 build: ## fabrun (static) and its NVML helper, into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o bin/fabrun ./cmd/fabrun
 	@if command -v gcc >/dev/null; then \
-	  CGO_ENABLED=1 CGO_CFLAGS=-Wno-deprecated-declarations $(GO) build -trimpath -o bin/fabrun-nvml ./cmd/fabrun-nvml; \
+	  CGO_ENABLED=1 $(GO) build -trimpath -o bin/fabrun-nvml ./cmd/fabrun-nvml; \
 	else echo 'bin/fabrun-nvml not built: it needs gcc (apt-get install gcc libc6-dev)'; fi
 
 test: needs-gcc ## all tests, race detector on; what needs the real thing skips with its reason

@@ -203,6 +203,8 @@ func checkState(l *look) {
 			hint = "the cable is fine, no subnet manager answers: start opensm, or look at the switch's"
 		case r.port.State == "ARMED":
 			hint = "the subnet manager has not finished: wait, then look at its log"
+		case r.port.PhysState == "Disabled" && r.ib():
+			hint = "the port is switched off: ibportstate -C " + r.hca.Name + " -D 0 1 enable, or ask for the switch's port"
 		case r.port.PhysState == "Disabled":
 			hint = "the port is switched off: ip link set " + orText(r.port.Netdev, r.hca.Name) + " up"
 		}

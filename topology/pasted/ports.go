@@ -552,7 +552,10 @@ func (p *Port) judge(others bool) (finding.Finding, bool) {
 		sev = finding.Warning
 	}
 	hint := "check cable and switch port of " + p.HCA
-	if p.PhysState == "Disabled" {
+	switch {
+	case p.PhysState == "Disabled" && p.LinkLayer == "InfiniBand":
+		hint = "the port is switched off: ibportstate -C " + p.HCA + " -D 0 1 enable, or ask for the switch's port"
+	case p.PhysState == "Disabled":
 		hint = "the port is switched off: ip link set " + orNetdevName(p.Netdev) + " up"
 	}
 	seen := "state " + p.State + p.physText()
