@@ -37,10 +37,10 @@ static:
 	CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/fabrun
 
 docs: ## write docs/cli from the commands themselves
-	$(GO) test -count=1 ./cmd/fabrun -run TestDocs -update
+	$(GO) test -count=1 ./cmd/fabrun -run 'Docs$$' -update
 
 docs-check:
-	$(GO) test -count=1 ./cmd/fabrun -run TestDocs
+	$(GO) test -count=1 ./cmd/fabrun -run 'Docs$$'
 
 golden: ## rewrite golden files and scripts; then look at the diff
 	$(GO) test ./... -update

@@ -60,6 +60,22 @@ func varRules() []varRule {
 	}
 }
 
+// Rules lists the IDs of all rules and what they are about: ports, variables,
+// and what the user set, for help and documentation.
+func Rules() [][2]string {
+	var out [][2]string
+	for _, r := range portRules() {
+		out = append(out, [2]string{r.id, r.about})
+	}
+	for _, r := range varRules() {
+		out = append(out, [2]string{r.id, r.about})
+	}
+	for _, r := range judgeRules() {
+		out = append(out, [2]string{r.id, r.about})
+	}
+	return out
+}
+
 // Compute chooses the variables of every host, and says what is wrong.
 func Compute(in Input) Result {
 	s := &state{in: in, portRules: portRules()}

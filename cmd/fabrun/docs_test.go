@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,7 +11,52 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+
+	"fabrun/envgen"
+	"fabrun/envgen/lint"
+	"fabrun/launcher/preflight"
+	"fabrun/launcher/watch"
 )
+
+// rulesPage is docs/rules.md: every ID that fabrun prints and what it is about,
+// from the lists that do the work.
+func rulesPage() string {
+	var b strings.Builder
+	b.WriteString("# Rules, checks and causes\n\nGenerated from the program's own lists ('make docs'). IDs are stable.\n")
+	table := func(title, about string, rows [][2]string) {
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| ID | about |\n|---|---|\n", title, about)
+		for _, r := range rows {
+			fmt.Fprintf(&b, "| `%s` | %s |\n", r[0], strings.ReplaceAll(r[1], "|", "\\|"))
+		}
+	}
+	table("Rules", "Which ports carry the job, which variables follow, and what is wrong with what was set (`fabrun env --explain`).", envgen.Rules())
+	var checks [][2]string
+	for _, c := range preflight.Checks() {
+		checks = append(checks, [2]string{c.ID, c.About})
+	}
+	table("Checks", "What `fabrun check` looks at on each host.", checks)
+	table("Job scripts", "What `fabrun lint` finds beside the rules above.", lint.Rules())
+	table("Causes", "Why a job went over TCP (`fabrun run`, `fabrun watch`).", watch.Causes())
+	return b.String()
+}
+
+// TestRulesDocs holds docs/rules.md against the lists; 'make docs' writes it.
+func TestRulesDocs(t *testing.T) {
+	path := filepath.Join("..", "..", "docs", "rules.md")
+	want := rulesPage()
+	if *update {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v; run make docs", err)
+	}
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("docs/rules.md is not what the lists say (run make docs; -lists +file):\n%s", diff)
+	}
+}
 
 // TestDocs holds docs/cli against the commands themselves; 'make docs' writes it.
 func TestDocs(t *testing.T) {

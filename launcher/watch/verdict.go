@@ -54,6 +54,16 @@ var causeTexts = map[string]string{
 	CauseUnknown:      "Data goes over sockets although RDMA was possible; the log does not say why: run with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,NET,ENV.",
 }
 
+// Causes lists the IDs of the causes of a fallback with their sentences, in ID
+// order, for help and documentation.
+func Causes() [][2]string {
+	var out [][2]string
+	for _, id := range slices.Sorted(maps.Keys(causeTexts)) {
+		out = append(out, [2]string{id, causeTexts[id]})
+	}
+	return out
+}
+
 // CauseText returns the sentence of a cause, "" for an unknown ID.
 func CauseText(cause string) string { return causeTexts[cause] }
 
