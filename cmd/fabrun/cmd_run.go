@@ -30,7 +30,10 @@ func newRunCmd(a *app) *cobra.Command {
 		Short: "Run a job on the fabric, and say what it really used",
 		Long: `Look at the machines, choose what makes the job use the RDMA fabric, start it,
 watch it, and say at the end what really happened. 'fabrun mpirun …' is short
-for 'fabrun run -- mpirun …'. The job's own output is never edited.
+for 'fabrun run -- mpirun …'. The job's own output is never edited. The last line
+on stderr is the verdict in one sentence, unless --quiet is given: "No fallback",
+"FALLBACK to TCP", or why there is nothing to judge. Where the job failed, the
+line before it says with which status.
 
 Exit status: the child's own; 128+n when signal n ended it; 126 not executable;
 127 not found. fabrun's own: 120 internal failure, 121 the plan did not hold
@@ -86,7 +89,6 @@ func runRun(ctx context.Context, a *app, o runOptions, args []string) error {
 	if err != nil {
 		return startError(args[0], err)
 	}
-	a.sayEnd(p, st)
 	if st.Code == 0 {
 		return nil
 	}
@@ -128,7 +130,7 @@ func (a *app) sayPlan(p plan.Plan) {
 	_ = err
 }
 
-// sayEnd is the last line of a run.
+// sayEnd says how a job failed; the verdict follows.
 func (a *app) sayEnd(p plan.Plan, st launcher.Status) {
 	if a.quiet && st.Code == 0 {
 		return

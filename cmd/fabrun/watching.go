@@ -520,12 +520,14 @@ func (w *watching) finish(st launcher.Status, failed bool) error {
 			w.event(e)
 		}
 	}
-	s := report.JobSentence(v, counters, len(w.p.Hosts.Hosts))
-	if !w.p.RDMA && v.Library == "" && (counters.Fallback == nil || !*counters.Fallback) {
-		s = "" // the first line has said that no host has RDMA
-	}
-	if s != "" && !failed && (!w.a.quiet || strings.HasPrefix(s, "FALLBACK")) {
-		fmt.Fprintf(w.a.stderr, "fabrun: %s\n", s)
+	s := report.JobSentence(v, counters, report.JobEnd{Hosts: len(w.p.Hosts.Hosts), Dialect: w.p.Dialect, NoRDMA: !w.p.RDMA, Failed: st.Code != 0})
+	if !failed {
+		w.a.sayEnd(w.p, st)
+		// A fabrun around this one says the verdict of the whole job.
+		outer := plan.ReadsCommandLine(plan.ParseMarker(w.a.env).Dialect) && v.Library == ""
+		if !outer && !w.a.quiet || strings.HasPrefix(s, "FALLBACK") {
+			fmt.Fprintf(w.a.stderr, "fabrun: %s\n", s)
+		}
 	}
 	if err := w.record.Exit(report.RecordExit{Code: st.Code, Signal: int(st.Signal), WallS: time.Since(w.began).Seconds()}); err != nil {
 		errs = append(errs, fmt.Errorf("--record: %w", err))

@@ -1,27 +1,50 @@
 package report
 
-import "fabrun/launcher/watch"
+import (
+	"fabrun/launcher/plan"
+	"fabrun/launcher/watch"
+)
 
-// JobSentence is the last line of a run: what really carried the data. "" means
-// that there is nothing to say: no log, one host.
-func JobSentence(v watch.Verdict, c watch.CounterVerdict, hosts int) string {
+// JobEnd is what has to be known of a job to end it with one sentence.
+type JobEnd struct {
+	Hosts   int
+	Dialect string // of its launcher; plan.Plain: the program itself
+	NoRDMA  bool   // no host of the job has usable RDMA
+	Failed  bool   // its status is not 0
+}
+
+// JobSentence is the last line of a run: what really carried the data, or why
+// there is nothing to judge. It is never empty.
+func JobSentence(v watch.Verdict, c watch.CounterVerdict, end JobEnd) string {
 	logs := v.Fallback != nil && *v.Fallback
 	counted := c.Fallback != nil && *c.Fallback
+	done := "Done: "
+	if end.Failed {
+		done = "Not judged: "
+	}
 	switch {
-	case logs:
+	case logs && v.Sentence != "":
 		return v.Sentence
 	case counted && c.Intentional:
 		return "TCP, as was asked for: " + c.Text
 	case counted:
 		return "FALLBACK to TCP: " + c.Text
-	case len(v.FatalErrors) > 0, v.Library != "" && v.Fallback != nil:
+	case (len(v.FatalErrors) > 0 || v.Library != "" && v.Fallback != nil) && v.Sentence != "":
 		return v.Sentence
-	case c.Fallback != nil && hosts > 1:
+	case end.NoRDMA && v.Library == "" && end.Hosts > 1:
+		return done + "no host of the job has usable RDMA, so there was none to use."
+	case c.Fallback != nil && end.Hosts > 1:
 		return "No fallback: " + c.Text
-	case hosts > 1 && c.Text != "":
-		return "Unknown what carried the data: " + c.Text
-	case v.Library != "":
+	case end.Hosts > 1 && c.Text != "":
+		return done + "what carried the data is not known: " + c.Text
+	case v.Library != "" && v.Sentence != "":
 		return v.Sentence
+	case end.Dialect == plan.Plain:
+		return done + "no NCCL, UCX or MPI output was seen, so there is nothing to judge."
+	case end.Hosts > 1:
+		return done + "what carried the data is not known: no library said it, and no counters were read."
+	case end.Hosts == 1:
+		return done + "one host, so nothing had to cross the fabric."
 	}
-	return ""
+	return done + "what carried the data is not known: the job's hosts are not known."
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"fabrun/launcher/plan"
 	"fabrun/launcher/watch"
 	"fabrun/topology/finding"
 )
@@ -173,21 +174,26 @@ func TestReadEyeSkipsBanners(t *testing.T) {
 func TestJobSentence(t *testing.T) {
 	yes, no := true, false
 	for _, c := range []struct {
-		name  string
-		v     watch.Verdict
-		c     watch.CounterVerdict
-		hosts int
-		want  string
+		name string
+		v    watch.Verdict
+		c    watch.CounterVerdict
+		end  JobEnd
+		want string
 	}{
-		{"nothing to say", watch.Verdict{}, watch.CounterVerdict{}, 1, ""},
-		{"log says fallback", watch.Verdict{Fallback: &yes, Sentence: "FALLBACK to TCP: x"}, watch.CounterVerdict{Fallback: &no}, 2, "FALLBACK to TCP: x"},
-		{"counters say fallback", watch.Verdict{}, watch.CounterVerdict{Fallback: &yes, Text: "5 GB by TCP"}, 2, "FALLBACK to TCP: 5 GB by TCP"},
-		{"asked for", watch.Verdict{}, watch.CounterVerdict{Fallback: &yes, Intentional: true, Text: "5 GB by TCP"}, 2, "TCP, as was asked for: 5 GB by TCP"},
-		{"counters say rdma", watch.Verdict{}, watch.CounterVerdict{Fallback: &no, Text: "RDMA carried 9 GB."}, 2, "No fallback: RDMA carried 9 GB."},
-		{"unknown", watch.Verdict{}, watch.CounterVerdict{Text: "no counters"}, 2, "Unknown what carried the data: no counters"},
-		{"log of one host", watch.Verdict{Library: "nccl", Fallback: &no, Sentence: "No fallback: the job runs on one node."}, watch.CounterVerdict{}, 1, "No fallback: the job runs on one node."},
+		{"launcher on one host", watch.Verdict{}, watch.CounterVerdict{}, JobEnd{Hosts: 1, Dialect: plan.OpenMPI5}, "Done: one host, so nothing had to cross the fabric."},
+		{"plain program", watch.Verdict{}, watch.CounterVerdict{}, JobEnd{Hosts: 4, Dialect: plan.Plain}, "Done: no NCCL, UCX or MPI output was seen, so there is nothing to judge."},
+		{"plain program that failed", watch.Verdict{}, watch.CounterVerdict{}, JobEnd{Hosts: 1, Dialect: plan.Plain, Failed: true}, "Not judged: no NCCL, UCX or MPI output was seen, so there is nothing to judge."},
+		{"no rdma anywhere", watch.Verdict{}, watch.CounterVerdict{}, JobEnd{Hosts: 2, NoRDMA: true}, "Done: no host of the job has usable RDMA, so there was none to use."},
+		{"nothing known", watch.Verdict{}, watch.CounterVerdict{}, JobEnd{Hosts: 2}, "Done: what carried the data is not known: no library said it, and no counters were read."},
+		{"hosts not known", watch.Verdict{}, watch.CounterVerdict{}, JobEnd{}, "Done: what carried the data is not known: the job's hosts are not known."},
+		{"log says fallback", watch.Verdict{Fallback: &yes, Sentence: "FALLBACK to TCP: x"}, watch.CounterVerdict{Fallback: &no}, JobEnd{Hosts: 2}, "FALLBACK to TCP: x"},
+		{"counters say fallback", watch.Verdict{}, watch.CounterVerdict{Fallback: &yes, Text: "5 GB by TCP"}, JobEnd{Hosts: 2}, "FALLBACK to TCP: 5 GB by TCP"},
+		{"asked for", watch.Verdict{}, watch.CounterVerdict{Fallback: &yes, Intentional: true, Text: "5 GB by TCP"}, JobEnd{Hosts: 2}, "TCP, as was asked for: 5 GB by TCP"},
+		{"counters say rdma", watch.Verdict{}, watch.CounterVerdict{Fallback: &no, Text: "RDMA carried 9 GB."}, JobEnd{Hosts: 2}, "No fallback: RDMA carried 9 GB."},
+		{"unknown", watch.Verdict{}, watch.CounterVerdict{Text: "no counters"}, JobEnd{Hosts: 2}, "Done: what carried the data is not known: no counters"},
+		{"log of one host", watch.Verdict{Library: "nccl", Fallback: &no, Sentence: "No fallback: the job runs on one node."}, watch.CounterVerdict{}, JobEnd{Hosts: 1}, "No fallback: the job runs on one node."},
 	} {
-		if got := JobSentence(c.v, c.c, c.hosts); got != c.want {
+		if got := JobSentence(c.v, c.c, c.end); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}

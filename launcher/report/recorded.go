@@ -94,10 +94,11 @@ func (rec Record) Sentence() string {
 		}
 		return "The record has no verdict: it stops before the job ended."
 	}
-	if s := JobSentence(v, c, len(rec.Start.Hosts)); s != "" {
-		return s
+	end := JobEnd{Hosts: len(rec.Start.Hosts), Failed: rec.Exit != nil && rec.Exit.Code != 0}
+	if rec.Plan != nil {
+		end.Dialect = rec.Plan.Dialect
 	}
-	return "Nothing shows what carried the data; the job ran on one host."
+	return JobSentence(v, c, end)
 }
 
 func (rec Record) endWord() string {
