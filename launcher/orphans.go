@@ -31,6 +31,7 @@ func EndWithParent() {
 // process is what /proc/PID/stat says of one process.
 type process struct {
 	pid, ppid, pgrp int
+	start           uint64 // clock ticks after boot; 0 not said
 	zombie          bool
 }
 
@@ -62,8 +63,9 @@ func readProcess(pid int) (process, bool) {
 	return parseStat(string(text))
 }
 
-// parseStat reads pid, state, ppid and pgrp of /proc/PID/stat; the name in
-// parentheses may hold anything, so the last parenthesis counts (proc(5)).
+// parseStat reads pid, state, ppid, pgrp and start time (field 22) of
+// /proc/PID/stat; the name in parentheses may hold anything, so the last
+// parenthesis counts (proc(5)).
 func parseStat(text string) (process, bool) {
 	open, shut := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')')
 	if open < 1 || shut < open {
@@ -78,6 +80,12 @@ func parseStat(text string) (process, bool) {
 	p.pid, err1 = strconv.Atoi(strings.TrimSpace(text[:open]))
 	p.ppid, err2 = strconv.Atoi(f[1])
 	p.pgrp, err3 = strconv.Atoi(f[2])
+	if len(f) > 19 {
+		var err error
+		if p.start, err = strconv.ParseUint(f[19], 10, 64); err != nil {
+			return process{}, false
+		}
+	}
 	p.zombie = f[0] == "Z" || f[0] == "X"
 	return p, err1 == nil && err2 == nil && err3 == nil
 }

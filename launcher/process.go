@@ -37,8 +37,13 @@ type Spec struct {
 	Grace time.Duration
 	// Started is called once the child runs; may be nil.
 	Started func(pid int)
+	// Guard: this program calls Guard when it is started as GuardName, and is to
+	// be started so, to end the job when this process is killed outright.
+	Guard bool
 	// Note gets one line for people when fabrun acts on its own; may be nil.
 	Note func(string)
+	// Detail gets what only those want to know who asked for more; may be nil.
+	Detail func(string)
 }
 
 // Status is how a child ended.
@@ -56,7 +61,8 @@ var forwarded = []os.Signal{
 }
 
 // Run starts the child and stays with it to its end: signals forwarded, the
-// terminal handed over and taken back, orphans found and ended. When ctx ends
+// terminal handed over and taken back, orphans found and ended. The child finds
+// a variable FABRUN_JOB in its environment, which marks what is of this job. When ctx ends
 // first, the child and everything below it get TERM, and KILL after Grace; the
 // status is then still the child's. The error is about starting only, and
 // StartStatus says which exit status it stands for.
@@ -64,8 +70,9 @@ func Run(ctx context.Context, s Spec) (Status, error) {
 	if s.Grace == 0 {
 		s.Grace = 2 * time.Second
 	}
-	// A parent-death signal is sent when the *thread* that started the child
-	// ends (prctl(2)), so that thread is kept for as long as the child lives.
+	// Without a guard there is the parent-death signal. It is sent when the
+	// *thread* that started the child ends (prctl(2)), so that thread is kept for
+	// as long as the child lives.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
@@ -81,7 +88,15 @@ func Run(ctx context.Context, s Spec) (Status, error) {
 	if err := becomeSubreaper(); err != nil && s.Note != nil {
 		s.Note(fmt.Sprintf("orphans of the job cannot be found: %v", err))
 	}
-	c := &child{spec: s, tty: openTerminal(s.Stdin, s.Stdout), before: adopted()}
+	c := &child{spec: s, tty: openTerminal(s.Stdin, s.Stdout), mark: newMark()}
+	if s.Guard {
+		var err error
+		if c.guard, err = startGuard(s, c.mark); err != nil {
+			c.detail(fmt.Sprintf("no guard for the job, should fabrun be killed: %v", err))
+		}
+		defer c.guard.dismiss()
+	}
+	c.before = adopted()
 	if err := c.start(); err != nil {
 		return Status{}, err
 	}
@@ -113,7 +128,9 @@ type child struct {
 	spec       Spec
 	pid        int
 	tty        *terminal
-	before     []int // this program's other children, which are not of the job
+	mark       string // the value of FABRUN_JOB
+	guard      *guard // nil: none
+	before     []int  // this program's other children, which are not of the job
 	interrupts int
 	ending     <-chan time.Time // when KILL follows TERM
 	ended      bool
@@ -122,9 +139,12 @@ type child struct {
 func (c *child) start() error {
 	s := c.spec
 	attr := &syscall.ProcAttr{
-		Env:   s.Env,
+		Env:   withMark(s.Env, c.mark),
 		Files: []uintptr{fd(s.Stdin, 0), fd(s.Stdout, 1), fd(s.Stderr, 2)},
-		Sys:   &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM},
+		Sys:   &syscall.SysProcAttr{Setpgid: true},
+	}
+	if c.guard == nil {
+		attr.Sys.Pdeathsig = syscall.SIGTERM
 	}
 	if c.tty.ours() && !c.tty.lazy {
 		attr.Sys.Foreground, attr.Sys.Ctty = true, int(c.tty.file.Fd())
@@ -136,6 +156,7 @@ func (c *child) start() error {
 		return &os.PathError{Op: "start", Path: s.Path, Err: err}
 	}
 	c.pid = pid
+	c.guard.watch(pid)
 	return nil
 }
 
@@ -227,7 +248,7 @@ func (c *child) forward(sig syscall.Signal) {
 		if c.tty != nil && !c.tty.lazy {
 			c.tty.give(c.pid) // "fg" of a job that was in the background
 		}
-		c.kill(-c.pid, sig)
+		send(-c.pid, sig)
 		return
 	case syscall.SIGTERM, syscall.SIGHUP:
 		if c.ended {
@@ -238,7 +259,7 @@ func (c *child) forward(sig syscall.Signal) {
 	if !c.spec.Ranks && sig != syscall.SIGUSR1 && sig != syscall.SIGUSR2 {
 		target = -c.pid
 	}
-	c.kill(target, sig)
+	send(target, sig)
 }
 
 func (c *child) note(text string) {
@@ -247,10 +268,10 @@ func (c *child) note(text string) {
 	}
 }
 
-// kill sends a signal; a process that has gone meanwhile is no error.
-func (c *child) kill(pid int, sig syscall.Signal) {
-	//nolint:errcheck // ESRCH is the only answer, and it means that there is nothing left to do
-	_ = syscall.Kill(pid, sig)
+func (c *child) detail(text string) {
+	if c.spec.Detail != nil {
+		c.spec.Detail(text)
+	}
 }
 
 // end asks everything to end, and sees to it after the grace.
@@ -259,20 +280,20 @@ func (c *child) end() {
 		return
 	}
 	c.ended = true
-	c.kill(c.pid, syscall.SIGTERM)
+	send(c.pid, syscall.SIGTERM)
 	if !c.spec.Ranks {
 		c.killAll(syscall.SIGTERM)
 	}
-	c.kill(-c.pid, syscall.SIGCONT)
+	send(-c.pid, syscall.SIGCONT)
 	c.ending = time.After(c.spec.Grace)
 }
 
 func (c *child) killAll(sig syscall.Signal) {
 	for _, pid := range descendants(c.pid) {
-		c.kill(pid, sig)
+		send(pid, sig)
 	}
-	c.kill(-c.pid, sig)
-	c.kill(c.pid, sig)
+	send(-c.pid, sig)
+	send(c.pid, sig)
 }
 
 // stopped mirrors a stopped job to the shell that started fabrun, as a job of
@@ -281,7 +302,7 @@ func (c *child) stopped(sig syscall.Signal) {
 	if sig == syscall.SIGTTIN || sig == syscall.SIGTTOU {
 		// The child wants the terminal, and it is ours to give.
 		if c.tty.give(c.pid) {
-			c.kill(-c.pid, syscall.SIGCONT)
+			send(-c.pid, syscall.SIGCONT)
 			return
 		}
 	}
@@ -289,57 +310,74 @@ func (c *child) stopped(sig syscall.Signal) {
 		return
 	}
 	c.tty.takeBack()
-	c.kill(os.Getpid(), syscall.SIGSTOP)
+	send(os.Getpid(), syscall.SIGSTOP)
 	// Here the shell has continued us, in the foreground or not.
 	c.tty.give(c.pid)
-	c.kill(-c.pid, syscall.SIGCONT)
+	send(-c.pid, syscall.SIGCONT)
 }
 
+// ownEnd is how long what a launcher leaves behind has to end by itself: its
+// ssh or its daemon is often a moment later than the launcher.
+const ownEnd = time.Second
+
 // sweep ends what a launcher has left behind, on whatever path it ended, and
-// returns how many processes that were.
+// returns how many processes had to be told.
 func (c *child) sweep() int {
 	if !c.spec.Ranks && !c.ended {
 		return 0
 	}
-	orphans := func() []int {
-		var out []int
-		for _, pid := range adopted() {
-			if slices.Contains(c.before, pid) {
-				continue
-			}
-			out = append(out, pid)
-			out = append(out, descendants(pid)...)
-		}
-		return out
-	}
-	left := orphans()
+	left := c.leftWithin(ownEnd)
 	if len(left) == 0 {
 		return 0
 	}
-	for _, pid := range left {
-		c.kill(pid, syscall.SIGTERM)
-		c.kill(pid, syscall.SIGCONT)
-	}
 	count := len(left)
-	deadline := time.Now().Add(c.spec.Grace)
-	for len(left) > 0 && time.Now().Before(deadline) {
-		time.Sleep(5 * time.Millisecond)
-		reapThese(left)
-		left = orphans()
+	for _, pid := range left {
+		send(pid, syscall.SIGTERM)
+		send(pid, syscall.SIGCONT)
 	}
+	left = c.leftWithin(c.spec.Grace)
+	killed := len(left)
 	for range 50 {
 		if len(left) == 0 {
 			break
 		}
 		for _, pid := range left {
-			c.kill(pid, syscall.SIGKILL)
+			send(pid, syscall.SIGKILL)
+		}
+		left = c.leftWithin(10 * time.Millisecond)
+	}
+	if killed > 0 {
+		c.note(fmt.Sprintf("killed %d process(es) of the job that did not end when told to", killed))
+	} else {
+		c.detail(fmt.Sprintf("ended %d process(es) that the launcher had left behind", count))
+	}
+	return count
+}
+
+// leftWithin waits for the job's orphans to end, and returns those that have not.
+func (c *child) leftWithin(most time.Duration) []int {
+	deadline := time.Now().Add(most)
+	for {
+		left := c.orphans()
+		if len(left) == 0 || time.Now().After(deadline) {
+			return left
 		}
 		time.Sleep(10 * time.Millisecond)
 		reapThese(left)
-		left = orphans()
 	}
-	c.note(fmt.Sprintf("ended %d process(es) that the launcher had left behind", count))
-	return count
+}
+
+// orphans returns the living processes of the job that have outlived their
+// parents, and what is below them.
+func (c *child) orphans() []int {
+	var out []int
+	for _, pid := range adopted() {
+		if !slices.Contains(c.before, pid) && !ownHelper(pid, c.mark) {
+			out = append(out, pid)
+			out = append(out, descendants(pid)...)
+		}
+	}
+	return out
 }
 
 // LookPath finds a program as a shell would, in this PATH. Its error is

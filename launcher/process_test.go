@@ -20,6 +20,10 @@ import (
 // TestMain lets the test program be the process that runs a child: signals,
 // subreaper and process groups belong to a whole process.
 func TestMain(m *testing.M) {
+	if os.Args[0] == GuardName {
+		Guard(os.Args, os.Stdin)
+		os.Exit(0)
+	}
 	switch os.Getenv("LAUNCHER_TEST") {
 	case "":
 		os.Exit(m.Run())
@@ -39,7 +43,9 @@ func TestMain(m *testing.M) {
 			var st Status
 			st, err = Run(ctx, Spec{
 				Path: path, Argv: os.Args[1:], Env: os.Environ(), Ranks: os.Getenv("LAUNCHER_TEST_RANKS") != "",
+				Guard: os.Getenv("LAUNCHER_TEST_UNGUARDED") == "",
 				Grace: 300 * time.Millisecond, Note: func(s string) { fmt.Fprintln(os.Stderr, "note:", s) },
+				Detail: func(s string) { fmt.Fprintln(os.Stderr, "detail:", s) },
 			})
 			if err == nil {
 				os.Exit(st.Code)
@@ -299,18 +305,22 @@ func TestOrphans(t *testing.T) {
 	})
 }
 
-// When fabrun itself is killed, the child gets TERM from the kernel, also after
-// the thread that handled something else has ended.
+// When fabrun itself is killed, its guard ends the child; where no guard could
+// be started, the kernel tells the child.
 func TestKilledItself(t *testing.T) {
-	r := start(t, true, nil, "sh", "-c", `echo pid $$; exec sleep 60`)
-	pid := r.pid("pid")
-	if err := r.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
+	for _, env := range [][]string{nil, {"LAUNCHER_TEST_UNGUARDED=1"}} {
+		t.Run(strings.Join(env, ""), func(t *testing.T) {
+			r := start(t, true, env, "sh", "-c", `echo pid $$; exec sleep 60`)
+			pid := r.pid("pid")
+			if err := r.cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			if got := r.status(); got != -9 {
+				t.Errorf("status %d", got)
+			}
+			gone(t, pid)
+		})
 	}
-	if got := r.status(); got != -9 {
-		t.Errorf("status %d", got)
-	}
-	gone(t, pid)
 }
 
 // What the caller ignores (nohup) stays ignored in the child.
@@ -368,6 +378,8 @@ func TestParseStat(t *testing.T) {
 		ok   bool
 	}{
 		{"12 (sh) S 1 12 12 0", process{pid: 12, ppid: 1, pgrp: 12}, true},
+		{"12 (sh) S 1 12 12 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 987 654", process{pid: 12, ppid: 1, pgrp: 12, start: 987}, true},
+		{"12 (sh) S 1 12 12 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 x 654", process{}, false},
 		{"12 (a) b) (c) Z 3 4 5", process{pid: 12, ppid: 3, pgrp: 4, zombie: true}, true},
 		{"", process{}, false},
 		{")(", process{}, false},

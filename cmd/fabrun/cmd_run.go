@@ -35,6 +35,10 @@ on stderr is the verdict in one sentence, unless --quiet is given: "No fallback"
 "FALLBACK to TCP", or why there is nothing to judge. Where the job failed, the
 line before it says with which status.
 
+INT and TERM go to the child, and its status counts, as without fabrun: Open MPI
+leaves with 1, MPICH with the signal's number. When fabrun is killed outright
+(kill -9), its guard ends the job on this host within five seconds.
+
 Exit status: the child's own; 128+n when signal n ended it; 126 not executable;
 127 not found. fabrun's own: 120 internal failure, 121 the plan did not hold
 (--strict), 122 preflight failed (--strict), 123 no plan possible, 125 usage.`,
@@ -204,7 +208,11 @@ func (a *app) prepare(p plan.Plan) (preparedJob, error) {
 	j.spec = launcher.Spec{
 		Path: file, Argv: words, Env: env, Stdin: asFile(a.stdin), Stdout: asFile(a.stdout), Stderr: asFile(a.stderr),
 		Ranks: p.Dialect != plan.Plain,
+		Guard: true,
 		Note:  func(text string) { fmt.Fprintf(a.stderr, "fabrun: %s\n", text) },
+	}
+	if a.verbose {
+		j.spec.Detail = j.spec.Note
 	}
 	return j, nil
 }

@@ -7,9 +7,15 @@ import (
 	"runtime/debug"
 	"slices"
 	"syscall"
+
+	"fabrun/launcher"
 )
 
 func main() {
+	if len(os.Args) > 0 && os.Args[0] == launcher.GuardName {
+		launcher.Guard(os.Args, os.Stdin)
+		return
+	}
 	// Most verbs end within milliseconds and a few megabytes: collecting then
 	// costs a fifth of their time. The watcher's memory stays bounded by itself.
 	debug.SetGCPercent(400)

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"fabrun/launcher"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden sections of the scripts")
@@ -22,11 +24,12 @@ var update = flag.Bool("update", false, "rewrite the golden sections of the scri
 // TestMain puts fabrun and the fake launchers on PATH of the scripts.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"fabrun":   main,
-		"mpirun":   func() { fakeLauncher("mpirun (Open MPI) 5.0.7") },
-		"mpiexec":  func() { fakeLauncher("HYDRA build details:\n    Version:                                 4.0.2") },
-		"srun":     func() { fakeLauncher("slurm 23.11.4") },
-		"torchrun": func() { fakeLauncher("") },
+		"fabrun":           main,
+		launcher.GuardName: main,
+		"mpirun":           func() { fakeLauncher("mpirun (Open MPI) 5.0.7") },
+		"mpiexec":          func() { fakeLauncher("HYDRA build details:\n    Version:                                 4.0.2") },
+		"srun":             func() { fakeLauncher("slurm 23.11.4") },
+		"torchrun":         func() { fakeLauncher("") },
 	})
 }
 

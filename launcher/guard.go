@@ -1,0 +1,250 @@
+package launcher
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// GuardName is what this program is called when it is the guard of a job. It
+// says nothing of fabrun: 'pkill -9 fabrun' must leave the guard alive.
+const GuardName = "job-guard"
+
+// markName is the variable that a job's processes on this machine carry; its
+// value is the run's own. With it a process is found whose parents have gone.
+const markName = "FABRUN_JOB"
+
+// guard is the process that ends the job when this one is killed outright. A
+// parent-death signal cannot do it: the kernel sends one for each thread of a
+// dying parent in turn (prctl(2), PR_SET_PDEATHSIG), and at the second TERM
+// within five seconds Open MPI's mpirun leaves at once, without its ranks.
+type guard struct {
+	process *os.Process
+	line    *os.File // what closes when this process ends, however it ends
+}
+
+func newMark() string {
+	b := make([]byte, 8)
+	//nolint:errcheck // crypto/rand never fails (its documentation)
+	_, _ = rand.Read(b)
+	return hex.EncodeToString(b)
+}
+
+// withMark replaces the mark of an outer run.
+func withMark(env []string, mark string) []string {
+	env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return strings.HasPrefix(kv, markName+"=") })
+	return append(env, markName+"="+mark)
+}
+
+// startGuard starts this program once more, as a guard in a session of its
+// own, with nothing open but its end of the line.
+func startGuard(s Spec, mark string) (*guard, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer closeQuietly(r)
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		closeQuietly(w)
+		return nil, err
+	}
+	defer closeQuietly(null)
+	whom := "group"
+	if s.Ranks {
+		whom = "launcher"
+	}
+	p, err := os.StartProcess("/proc/self/exe", []string{GuardName, mark, whom, s.Grace.String()}, &os.ProcAttr{
+		Dir: "/", Env: []string{}, Files: []*os.File{r, null, null}, Sys: &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		closeQuietly(w)
+		return nil, err
+	}
+	return &guard{process: p, line: w}, nil
+}
+
+func closeQuietly(f *os.File) {
+	//nolint:errcheck // nothing was written that could be lost
+	_ = f.Close()
+}
+
+// watch names the child to the guard.
+func (g *guard) watch(pid int) {
+	p, ok := readProcess(pid)
+	if g == nil || !ok {
+		return
+	}
+	//nolint:errcheck // a guard that has gone guards nothing
+	_, _ = fmt.Fprintf(g.line, "%d %d\n", p.pid, p.start)
+}
+
+// dismiss ends the guard, before it can see the line close.
+func (g *guard) dismiss() {
+	if g == nil {
+		return
+	}
+	//nolint:errcheck // it has gone already
+	_ = g.process.Kill()
+	//nolint:errcheck // likewise
+	_, _ = g.process.Wait()
+	closeQuietly(g.line)
+}
+
+// Guard is the life of a guard: main calls it when argv[0] is GuardName. It
+// waits until the other end of line closes, and then ends the job: first the
+// launcher alone, or a script's group, as if the user had ended it; after the
+// grace whatever is left, with TERM, and a second later with KILL.
+func Guard(argv []string, line io.Reader) {
+	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGPIPE)
+	//nolint:errcheck // only a name
+	_ = os.WriteFile("/proc/self/comm", []byte(GuardName), 0)
+	if len(argv) != 4 {
+		return
+	}
+	grace, err := time.ParseDuration(argv[3])
+	if err != nil {
+		return
+	}
+	text, err := io.ReadAll(io.LimitReader(line, 64))
+	if err != nil {
+		return
+	}
+	j := job{mark: argv[1], known: map[int]uint64{}}
+	if self, ok := readProcess(os.Getpid()); ok {
+		j.since = self.start
+	}
+	var root process
+	// Without an answer the child had not been started, or has only its mark.
+	if n, err := fmt.Sscan(string(text), &root.pid, &root.start); n == 2 && err == nil {
+		j.known[root.pid] = root.start
+	}
+	left := j.processes()
+	switch {
+	case !slices.Contains(left, root.pid):
+	case argv[2] == "launcher":
+		send(root.pid, syscall.SIGTERM)
+		send(-root.pid, syscall.SIGCONT)
+	default:
+		send(-root.pid, syscall.SIGTERM)
+		send(-root.pid, syscall.SIGCONT)
+	}
+	if left = j.await(grace); len(left) == 0 {
+		return
+	}
+	for _, pid := range left {
+		send(pid, syscall.SIGTERM)
+		send(pid, syscall.SIGCONT)
+	}
+	left = j.await(time.Second)
+	for deadline := time.Now().Add(2 * time.Second); len(left) > 0 && time.Now().Before(deadline); {
+		for _, pid := range left {
+			send(pid, syscall.SIGKILL)
+		}
+		left = j.await(50 * time.Millisecond)
+	}
+}
+
+// send sends a signal; a process that has gone meanwhile is no error.
+func send(pid int, sig syscall.Signal) {
+	//nolint:errcheck // ESRCH is the only answer, and it means that there is nothing left to do
+	_ = syscall.Kill(pid, sig)
+}
+
+// job is a job as it looks from outside its parents.
+type job struct {
+	mark  string
+	since uint64         // what started before is not of the job
+	known map[int]uint64 // start times of processes that were seen to be of the job
+}
+
+// processes returns the living processes of the job: the known ones, those
+// with its mark, and all below them.
+func (j *job) processes() []int {
+	self := os.Getpid()
+	below := map[int][]process{}
+	var todo []process
+	for _, p := range processes() {
+		if p.pid == self || p.zombie || p.start < j.since {
+			continue
+		}
+		below[p.ppid] = append(below[p.ppid], p)
+		if start, ok := j.known[p.pid]; ok && start == p.start || marked(p.pid, j.mark) {
+			todo = append(todo, p)
+		}
+	}
+	now := map[int]uint64{}
+	for ; len(todo) > 0; todo = todo[1:] {
+		p := todo[0]
+		if _, seen := now[p.pid]; !seen {
+			now[p.pid] = p.start
+			todo = append(todo, below[p.pid]...)
+		}
+	}
+	maps.Copy(j.known, now)
+	return slices.Collect(maps.Keys(now))
+}
+
+// await gives the job time to end, and returns what is left.
+func (j *job) await(most time.Duration) []int {
+	deadline := time.Now().Add(most)
+	for {
+		left := j.processes()
+		if len(left) == 0 || time.Now().After(deadline) {
+			return left
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// marked reports whether a process was started with the mark of a job.
+func marked(pid int, mark string) bool {
+	return slices.Contains(environment(pid), markName+"="+mark)
+}
+
+// environment is what a process was started with; nil where it cannot be read,
+// or where the process has written something else there.
+func environment(pid int) []string {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	if err != nil {
+		return nil
+	}
+	text = bytes.Trim(text, "\x00")
+	if len(text) == 0 {
+		return nil
+	}
+	return strings.Split(string(text), "\x00")
+}
+
+// ownHelper reports whether a child of this program is a helper that it has
+// started itself (an ssh to another node), and no orphan of the job: it lacks
+// the job's mark and has this program's environment. An ssh that has become a
+// connection's master wrote its title over that, and is meant to stay.
+func ownHelper(pid int, mark string) bool {
+	env := environment(pid)
+	if slices.Contains(env, markName+"="+mark) {
+		return false
+	}
+	if comm := readSmall(fmt.Sprintf("/proc/%d/comm", pid)); comm == "ssh\n" {
+		return true
+	}
+	for _, kv := range environment(os.Getpid()) {
+		switch name, _, _ := strings.Cut(kv, "="); name {
+		case "_", "PWD", "OLDPWD", "SHLVL": // a shell in between has its own
+		default:
+			if !slices.Contains(env, kv) {
+				return false
+			}
+		}
+	}
+	return true
+}
