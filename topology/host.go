@@ -30,6 +30,8 @@ type Host struct {
 	PeerMemory  PeerMemory
 	DeviceNodes *DeviceNodes // nil: dev/infiniband could not be looked at
 	Software    []Software
+	Launchers   []Launcher   // what the launchers in PATH answered to --version; nil not asked
+	UID         *int         // of the process that looked; nil unknown
 	Env         []EnvVar     // allow-listed variables of the environment, in name order
 	ConfigFiles []ConfigFile // nccl.conf, ucx.conf, MCA files, with their text
 	Counters    []CounterSample
@@ -378,6 +380,13 @@ type Software struct {
 	Path    string
 	Hash    string // content hash, short; "" not taken
 	Detail  string // "UCX component present", "built with CUDA", …
+}
+
+// Launcher is a launcher in PATH and what it said of itself.
+type Launcher struct {
+	Name    string // as typed: "mpirun"
+	Path    string // after all links
+	Version string // the text of --version; "" it did not answer
 }
 
 // EnvVar is one environment variable.

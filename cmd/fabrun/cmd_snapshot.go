@@ -11,12 +11,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fabrun/topology"
 	"fabrun/topology/discover"
 	"fabrun/topology/live"
 )
 
 type snapshotOptions struct {
 	output string
+	quick  bool
 }
 
 func newSnapshotCmd(a *app) *cobra.Command {
@@ -38,12 +40,18 @@ Exit status: 0 written; 1 could not be taken or written; 2 usage.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runSnapshot(cmd.Context(), a, o) },
 	}
+	cmd.Flags().BoolVar(&o.quick, "quick", false, "only what a plan needs: start nothing, read no counters")
 	cmd.Flags().StringVarP(&o.output, "output", "o", "", "write to this `file` instead of standard output")
 	return cmd
 }
 
 func runSnapshot(ctx context.Context, a *app, o snapshotOptions) error {
-	fsys, _, done, err := a.hostFS(ctx, live.Everything(a.env, a.nvmlHelper()))
+	opts := live.Everything(a.env, a.nvmlHelper())
+	opts.Launchers = func() []topology.Launcher { return a.launchersHere(ctx) }
+	if o.quick {
+		opts = live.Options{Env: a.env}
+	}
+	fsys, _, done, err := a.hostFS(ctx, opts)
 	if err != nil {
 		return err
 	}

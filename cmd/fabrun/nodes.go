@@ -173,7 +173,7 @@ func (a *app) lookAtNodes(ctx context.Context, t remote.Transport, alloc hosts.A
 	}
 	found := map[string]topology.Host{}
 	for _, r := range remote.RunAll(ctx, t, ready, func(h string) remote.Command {
-		return remote.Command{Argv: []string{paths[h], "snapshot"}}
+		return remote.Command{Argv: []string{paths[h], "snapshot", "--quick"}}
 	}, opts) {
 		h, err := readNode(r)
 		if err != nil {

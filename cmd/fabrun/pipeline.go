@@ -67,8 +67,11 @@ func (a *app) planJob(ctx context.Context, o jobOptions, argv []string) (planned
 	if a.from != "" {
 		// A replay asks nothing of this machine: the snapshot's launchers count.
 		l = plan.IdentifyFrom(argv, here.Software)
+		if i := slices.IndexFunc(here.Launchers, func(l topology.Launcher) bool { return l.Name == argv[0] }); i >= 0 {
+			l = plan.Identify(argv, here.Launchers[i].Version, here.Launchers[i].Path)
+		}
 	}
-	job := jobLook{cmd: plan.Parse(l, argv), hosts: []topology.Host{here}, self: a.self()}
+	job := jobLook{cmd: plan.Parse(l, argv), hosts: []topology.Host{here}, self: a.self(), root: here.UID != nil && *here.UID == 0}
 	if foamNote != "" {
 		job.notes = append(job.notes, foamNote)
 	}
@@ -110,6 +113,7 @@ type jobLook struct {
 	assumed int      // how many hosts the one stands for
 	program plan.ProgramFacts
 	self    string // fabrun's path on every node; "" unknown
+	root    bool   // the launcher runs as root
 	notes   []string
 	finds   []finding.Finding
 }
@@ -218,7 +222,7 @@ func (a *app) decide(job jobLook, o jobOptions) (plan.Plan, error) {
 	p := plan.Build(plan.Request{
 		Command: job.cmd, Env: a.env, Hosts: job.alloc, Place: place,
 		HostsGiven: job.given && placement.Hostfile, Local: job.local, Result: res, Self: job.self, Workload: workload, SSH: o.nodes.launcherSSH(), Flags: a.flagsAgain(o),
-		Root: a.from == "" && os.Geteuid() == 0, Program: job.program,
+		Root: job.root, Program: job.program,
 		Table: table,
 	})
 	if job.given || len(job.alloc.Hosts) > 1 {
@@ -580,6 +584,18 @@ const probeTimeout = 5 * time.Second
 // maxVersionText is more than any launcher prints for --version: Hydra's
 // answer lists its configure line.
 const maxVersionText = 64 << 10
+
+// launchersHere asks every launcher in PATH for its version, as a plan would.
+func (a *app) launchersHere(ctx context.Context) []topology.Launcher {
+	var out []topology.Launcher
+	for _, name := range plan.Launchers() {
+		p, err := a.probeLauncher(ctx, []string{name})
+		if err == nil {
+			out = append(out, topology.Launcher{Name: name, Path: p.resolved, Version: p.version})
+		}
+	}
+	return out
+}
 
 // probeLauncher finds the program and asks a launcher for its version, once
 // per file: the answer is kept by path, size and time.

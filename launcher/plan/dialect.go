@@ -85,6 +85,9 @@ var otherLaunchers = []string{
 	"mpirun_rsh", "mpiexec_mpt", "mpiexec.slurm", "deepspeed", "accelerate", "flux", "jsrun", "aprun", "ibrun", "prun", "charmrun", "ccmrun", "lrun", "colossalai",
 }
 
+// Launchers are the names that AsksVersion asks.
+func Launchers() []string { return append(slices.Clone(mpiNames), "srun") }
+
 // AsksVersion reports whether the launcher in a command line has to be asked
 // for its version before Identify can tell what it is.
 func AsksVersion(argv []string) bool {

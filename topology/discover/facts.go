@@ -83,6 +83,12 @@ import (
 //	nccl	2.21.5	usr/lib/x86_64-linux-gnu/libnccl.so.2	-	-
 //	openmpi	4.1.4	usr/bin/mpirun.openmpi	UCX component present	-
 //
+//	-- fabrun/launchers --          separated by tabs: name, path, quoted answer to --version
+//	mpirun	/usr/bin/orterun	"mpirun (Open MPI) 4.1.4\n"
+//
+//	-- fabrun/user --               numeric user of the process that looked
+//	uid 1000
+//
 //	-- fabrun/config/nccl/etc/nccl.conf --     kind, then the file's path; its text
 //	NCCL_IB_TC=106
 //
@@ -141,6 +147,8 @@ const (
 	SectionIOMMU     = "fabrun/iommu"
 	SectionPeerMem   = "fabrun/peermem"
 	SectionSoftware  = "fabrun/software"
+	SectionLaunchers = "fabrun/launchers"
+	SectionUser      = "fabrun/user"
 	SectionConfig    = "fabrun/config"  // a directory: fabrun/config/<kind>/<path>
 	SectionDCB       = "fabrun/dcb"     // a directory: fabrun/dcb/<netdev>
 	SectionEthtool   = "fabrun/ethtool" // a directory: fabrun/ethtool/<netdev>
@@ -170,6 +178,8 @@ var factParsers = []factParser{
 	{SectionIOMMU, parseIOMMU},
 	{SectionPeerMem, parsePeerMem},
 	{SectionSoftware, parseSoftware},
+	{SectionLaunchers, parseLaunchers},
+	{SectionUser, parseUser},
 	{SectionCounters, parseCounters},
 	{SectionNVML, parseNVML},
 	{SectionDevices, parseDevices}, // after modules and NVML: it looks for each GPU's node
@@ -694,6 +704,35 @@ func parseSoftware(text []byte, h *topology.Host) []string {
 		h.Software = append(h.Software, topology.Software{
 			Kind: f[0], Version: known(f[1]), Path: known(f[2]), Detail: known(f[3]), Hash: known(f[4]),
 		})
+		return nil
+	})
+}
+
+func parseLaunchers(text []byte, h *topology.Host) []string {
+	return eachLine(text, func(_ []string, line string) error {
+		f := strings.Split(line, "\t")
+		if len(f) != 3 || f[0] == "" {
+			return fmt.Errorf("want name, path and quoted version separated by tabs, got %q", line)
+		}
+		version, err := strconv.Unquote(f[2])
+		if err != nil {
+			return fmt.Errorf("version of %s: want a quoted text, got %q", f[0], f[2])
+		}
+		h.Launchers = append(h.Launchers, topology.Launcher{Name: f[0], Path: known(f[1]), Version: version})
+		return nil
+	})
+}
+
+func parseUser(text []byte, h *topology.Host) []string {
+	return eachLine(text, func(w []string, line string) error {
+		if len(w) != 2 || w[0] != "uid" {
+			return fmt.Errorf("want uid and a number, got %q", line)
+		}
+		n, err := strconv.Atoi(w[1])
+		if err != nil || n < 0 {
+			return fmt.Errorf("uid: want a number, got %q", w[1])
+		}
+		h.UID = &n
 		return nil
 	})
 }

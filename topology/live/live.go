@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"fabrun/topology"
 	"fabrun/topology/discover"
 )
 
@@ -26,6 +28,10 @@ type Options struct {
 	Opinions bool   // ask ghw and rdmamap
 	ACS      bool   // read the ACS bits of PCI bridges (needs root to say anything)
 	NVML     string // path of the fabrun-nvml helper; "" does not start it
+
+	// Launchers asks the launchers in PATH for their versions; nil does not:
+	// this package runs nothing but its helper.
+	Launchers func() []topology.Launcher
 }
 
 // Everything asks for all that can be learnt, which takes up to some hundred
@@ -74,6 +80,10 @@ func newOverlay(ctx context.Context, root fs.FS, rootPath string, opts Options) 
 	}
 	if opts.Opinions {
 		add(discover.SectionOpinions, m.opinions)
+	}
+	add(discover.SectionUser, func() ([]byte, error) { return fmt.Appendf(nil, "uid %d\n", os.Getuid()), nil })
+	if opts.Launchers != nil {
+		add(discover.SectionLaunchers, func() ([]byte, error) { return launchersText(opts.Launchers()), nil })
 	}
 	if opts.NVML != "" {
 		add(discover.SectionNVML, func() ([]byte, error) { return nvml(ctx, opts.NVML) })
@@ -314,3 +324,15 @@ func (d *memDir) ReadDir(n int) ([]fs.DirEntry, error) {
 
 // osPath is where name of the tree lies on this machine.
 func (m *machine) osPath(name string) string { return filepath.Join(m.path, filepath.FromSlash(name)) }
+
+func launchersText(found []topology.Launcher) []byte {
+	var b []byte
+	for _, l := range found {
+		p := l.Path
+		if p == "" || strings.ContainsAny(p, "\t\n") {
+			p = "-"
+		}
+		b = fmt.Appendf(b, "%s\t%s\t%q\n", l.Name, p, l.Version)
+	}
+	return b
+}
