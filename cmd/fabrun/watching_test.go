@@ -94,8 +94,10 @@ func TestOneNodeCannotBeLookedAt(t *testing.T) {
 		return watch.Sample{
 			Time: time.Unix(int64(second), 0), Host: "n1", Addresses: []string{"10.1.0.1", "10.1.4.1"},
 			TCP: []watch.PeerBytes{{Peer: "10.1.4.2", Tx: tcp}},
-			Ports: []watch.PortSample{{HCA: "rxe0", Port: 1, Active: true, QueuePair: &queues,
-				Counters: map[watch.Counter]uint64{watch.TxPackets: uint64(packets)}}},
+			Ports: []watch.PortSample{{
+				HCA: "rxe0", Port: 1, Active: true, QueuePair: &queues,
+				Counters: map[watch.Counter]uint64{watch.TxPackets: uint64(packets)},
+			}},
 		}
 	}
 	for _, c := range []struct {

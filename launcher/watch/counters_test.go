@@ -174,8 +174,10 @@ func TestUnexplainedData(t *testing.T) {
 		want string
 	}{
 		"unknown peers": {HostTraffic{Host: "n1", RDMABytes: u(0), TCPBytes: u(0), OtherTCP: u(24_000_000)}, "n1 moved 24.0 MB by TCP to addresses that are not known to be the job's, and nothing by RDMA."},
-		"unseen sockets": {HostTraffic{Host: "n1", RDMABytes: u(0), TCPBytes: u(0), OtherTCP: u(0), Netdev: "rail0", NetdevBytes: u(24_000_000)},
-			"Interface rail0 of n1 moved 24.0 MB in that time, by whom is not known."},
+		"unseen sockets": {
+			HostTraffic{Host: "n1", RDMABytes: u(0), TCPBytes: u(0), OtherTCP: u(0), Netdev: "rail0", NetdevBytes: u(24_000_000)},
+			"Interface rail0 of n1 moved 24.0 MB in that time, by whom is not known.",
+		},
 		"nothing": {HostTraffic{Host: "n1", RDMABytes: u(0), TCPBytes: u(0), OtherTCP: u(0), NetdevBytes: u(100)}, "judge (TCP 0 B). (n2 could not be looked at.)"},
 	} {
 		t.Run(name, func(t *testing.T) {

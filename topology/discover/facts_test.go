@@ -120,6 +120,16 @@ func TestReadFacts(t *testing.T) {
 			},
 		},
 		{
+			name: "launchers and user",
+			fsys: files(SectionLaunchers, "mpirun\t/usr/bin/orterun\t\"mpirun (Open MPI) 4.1.4\\n\"\nsrun\t-\t\"\"\nmpiexec\t/usr/bin/x\tnot quoted\n",
+				SectionUser, "uid 1000\n"),
+			want: topology.Host{
+				Launchers:  []topology.Launcher{{Name: "mpirun", Path: "/usr/bin/orterun", Version: "mpirun (Open MPI) 4.1.4\n"}, {Name: "srun"}},
+				UID:        new(1000),
+				Unreadable: []topology.Unreadable{{Path: SectionLaunchers, Reason: `line 3: version of mpiexec: want a quoted text, got "not quoted"`}},
+			},
+		},
+		{
 			name: "DCB and ethtool of a netdev",
 			fsys: errFS{files(
 				SectionDCB+"/ens1", "trust dscp\npfc 3\ndscp 26 3\ndscp 48 6\nprio-tc 1 0 2 3 4 5 6 7\ntc-tsa ets ets ets ets ets ets strict strict\nwilling off\ndcbx host ieee\n",
