@@ -48,7 +48,7 @@ func (a *app) spreadTorch(job jobLook, p *plan.Plan) (*torchJob, error) {
 	if self, ok := ordinaryStep(a.env); ok && n > 1 {
 		// srun has started one fabrun per node: each starts its own torchrun.
 		if spread, _ := job.cmd.TorchSpread(a.env, n); spread && self < n {
-			master, err := masterAddress(job, *p)
+			master, err := masterAddress(job, *p, a.from != "")
 			if err != nil {
 				return nil, err
 			}
@@ -67,7 +67,7 @@ func (a *app) spreadTorch(job jobLook, p *plan.Plan) (*torchJob, error) {
 	}
 	t := &torchJob{cmd: job.cmd, base: *p, nodes: job.alloc.Names(), alloc: job.alloc, port: a.freePort(p.Words())}
 	var err error
-	if t.master, err = masterAddress(job, *p); err != nil {
+	if t.master, err = masterAddress(job, *p, a.from != ""); err != nil {
 		return nil, err
 	}
 	p.Notes = append(p.Notes, fmt.Sprintf("fabrun starts torchrun on all %d nodes, with --node-rank 0 to %d; their lines are prefixed with the node", n, n-1))
@@ -127,7 +127,7 @@ func (a *app) freePort(words []string) int {
 
 // masterAddress is where the nodes meet: node 0's address on the interface that
 // the plan bootstraps over, else the one its name stands for. Never loopback.
-func masterAddress(job jobLook, p plan.Plan) (string, error) {
+func masterAddress(job jobLook, p plan.Plan, replay bool) (string, error) {
 	first := job.alloc.Hosts[0]
 	if h := hostOf(job, first.Name); h != nil {
 		for _, v := range p.Env {
@@ -147,6 +147,9 @@ func masterAddress(job jobLook, p plan.Plan) (string, error) {
 		if ip, err := netip.ParseAddr(s); err == nil && (!ip.IsLoopback() || len(job.alloc.Hosts) > 0 && allLoopback(job.alloc)) {
 			return ip.String(), nil
 		}
+	}
+	if replay {
+		return first.Name, nil // what names mean there, this machine cannot know
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
