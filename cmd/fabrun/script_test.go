@@ -140,6 +140,11 @@ func TestScript(t *testing.T) {
 			case "realmpi":
 				_, err := os.Stat("/usr/bin/mpirun.openmpi")
 				return err == nil, nil
+			case "mpichdev":
+				// The wrapper alone is no compiler: the headers are another package.
+				c := exec.Command("mpicc.mpich", "-fsyntax-only", "-x", "c", "-")
+				c.Stdin = strings.NewReader("#include <mpi.h>\n")
+				return c.Run() == nil, nil
 			case "realmpich":
 				_, err := os.Stat("/usr/bin/mpiexec.mpich")
 				return err == nil, nil
