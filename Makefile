@@ -52,8 +52,8 @@ fuzz: ## every fuzz target for FUZZTIME each
 	  done; \
 	done
 
-demo: build ## the main job on this machine, then the plan of an 8-GPU, 8-rail host (LAB=1: in the lab)
-	@if [ -n "$(LAB)" ]; then testdata/lab/demo.sh; else testdata/demo/demo.sh; fi
+demo: build ## the main job on this machine, then the plan of an 8-GPU, 8-rail host
+	@testdata/demo/demo.sh
 
 bench: build ## fabrun beside its peers, in one run (N=20 runs each)
 	$(GO) run ./testdata/bench -fabrun bin/fabrun -n $${N:-20}
