@@ -80,7 +80,7 @@ func runEnv(ctx context.Context, a *app, o envOptions, names []string) error {
 		Job: envgen.Job{Settings: a.settings(&h), Versions: &versions, Strict: o.strict},
 	})
 	if a.profile == "" {
-		res.Findings = append(res.Findings, a.proposals(&h)...)
+		res.Findings = append(res.Findings, a.proposals(&h, a.from == "")...)
 		finding.Sort(res.Findings)
 	}
 	host := res.Hosts[0]
@@ -178,10 +178,11 @@ func (a *app) settings(h *topology.Host) []envgen.Setting {
 	return plan.Command{}.Settings(a.env)
 }
 
-// proposals say which profiles fit what is seen; none is taken by itself.
-func (a *app) proposals(h *topology.Host) []finding.Finding {
+// proposals say which profiles fit what is seen; none is taken by itself. With
+// files, a profile's match.files are looked for on this machine too.
+func (a *app) proposals(h *topology.Host, files bool) []finding.Finding {
 	seen := envgen.SeenOn(h)
-	if a.from == "" {
+	if files {
 		for _, i := range profiles.List(a.profileDirs()) {
 			p, err := profiles.Load(a.profileDirs(), i.Name)
 			if err != nil {

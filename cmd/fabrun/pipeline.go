@@ -32,6 +32,8 @@ type jobOptions struct {
 	hosts    string
 	hostfile string
 	strict   bool
+	nccl     string // version the ranks will load; "" what is found on the hosts
+	ucx      string
 	nodes    nodeOptions
 }
 
@@ -205,7 +207,7 @@ func (a *app) decide(job jobLook, o jobOptions) (plan.Plan, error) {
 		Hosts: job.hosts, Assumed: job.assumed, Profile: profile, Workload: workload,
 		Job: envgen.Job{
 			Settings: job.cmd.Settings(a.env), InContainer: container != "", RanksPerNode: ranksPerNode, Strict: o.strict,
-			Launcher: job.cmd.Launcher.Dialect, Versions: launcherVersions(job.cmd.Launcher), LogDir: logs,
+			Launcher: job.cmd.Launcher.Dialect, Versions: jobVersions(job.cmd.Launcher, o), LogDir: logs,
 			Addresses: addressesOf(job.alloc),
 		},
 	})
@@ -230,6 +232,10 @@ func (a *app) decide(job jobLook, o jobOptions) (plan.Plan, error) {
 	}
 	p.Findings = append(p.Findings, job.alloc.Findings...)
 	p.Findings = append(p.Findings, job.finds...)
+	if a.profile == "" && res.RDMA {
+		// From the Host alone: a replay proposes what the machine itself did.
+		p.Findings = append(p.Findings, a.proposals(&job.hosts[0], false)...)
+	}
 	finding.Sort(p.Findings)
 	p.Notes = append(p.Notes, job.notes...)
 	return p, nil
@@ -397,6 +403,8 @@ func (a *app) flagsAgain(o jobOptions) []string {
 	absolute("workload", a.workload)
 	put("hosts", o.hosts)
 	absolute("hostfile", o.hostfile)
+	put("nccl-version", o.nccl)
+	put("ucx-version", o.ucx)
 	if o.strict {
 		out = append(out, "--strict")
 	}
@@ -485,12 +493,14 @@ func shebang(path string) string {
 	return line
 }
 
-// launcherVersions says which of the installed MPIs is started; nil unknown.
-func launcherVersions(l plan.Launcher) *envgen.Versions {
-	if l.MPIKind == "" {
-		return nil
+// jobVersions says which of the installed MPIs is started, and which library
+// versions the user says the ranks load (in an image nobody else can know).
+func jobVersions(l plan.Launcher, o jobOptions) *envgen.Versions {
+	v := &envgen.Versions{NCCL: o.nccl, UCX: o.ucx}
+	if l.MPIKind != "" {
+		v.MPIKind, v.MPI = l.MPIKind, strings.TrimSpace(l.MPIKind+" "+l.Version)
 	}
-	return &envgen.Versions{MPIKind: l.MPIKind, MPI: strings.TrimSpace(l.MPIKind + " " + l.Version)}
+	return v
 }
 
 // self is the path under which this program can be started again; "" unknown.
