@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -48,9 +47,10 @@ func (o *hostChecks) addFlags(f *pflag.FlagSet) {
 
 // checked is what was looked at, before it is judged.
 type checked struct {
-	names []string        // all hosts of the job
-	hosts []topology.Host // those that answered
-	reach []string        // by which name each of hosts is reached, in step
+	names []string          // all hosts of the job
+	hosts []topology.Host   // those that answered
+	reach []string          // by which name each of hosts is reached, in step
+	paths map[string]string // of fabrun, by the name a host is reached by
 	finds []finding.Finding
 }
 
@@ -67,6 +67,7 @@ func runCheckHosts(ctx context.Context, a *app, o hostChecks, snapshots []string
 	} else if p != nil {
 		prof = *p
 	}
+	a.progress = a.newProgress()
 	var t remote.Transport
 	var c checked
 	var err error
@@ -99,7 +100,7 @@ func runCheckHosts(ctx context.Context, a *app, o hostChecks, snapshots []string
 	}
 	res.Findings = append(res.Findings, preflight.Across(c.hosts, ports)...)
 	if mode != "off" {
-		if err := a.checkPairs(ctx, t, c, prof, rails, o, mode, &res); err != nil {
+		if err := a.checkPairs(ctx, site{t: t, checked: c, prof: prof, rails: rails}, o, mode, &res); err != nil {
 			return err
 		}
 	}
@@ -163,117 +164,8 @@ func (a *app) checkJobHosts(ctx context.Context, o hostChecks) (checked, remote.
 	for i := range seen.hosts {
 		seen.hosts[i].Name = seen.names[i]
 	}
-	c.hosts, c.reach, c.finds = seen.hosts, seen.names, seen.finds
+	c.hosts, c.reach, c.paths, c.finds = seen.hosts, seen.names, seen.paths, seen.finds
 	return c, t, nil
-}
-
-// checkPairs measures, and names who is to blame for what is slow.
-func (a *app) checkPairs(ctx context.Context, t remote.Transport, c checked, prof profiles.Profile, rails []envgen.Rail, o hostChecks, mode preflight.Mode, res *report.Checked) error {
-	if t == nil || len(c.hosts) < 2 {
-		return usageError(errors.New("--pairs needs two hosts or more that answer"), "name them with --hosts")
-	}
-	if len(rails) == 0 {
-		res.Findings = append(res.Findings, finding.Finding{
-			ID: "pair.no-rail", Severity: finding.Error, Subject: "pairs", Seen: "no port that two hosts could use", Wanted: "a rail",
-			Why: "nothing can be measured", Hint: "see the other findings; check link_layer of the profile",
-		})
-		return nil
-	}
-	_, self := otherNodes(hosts.Allocation{Hosts: hostList(c.reach)})
-	local := remote.NewLocal()
-	r := &preflight.PairRunner{
-		Exec: func(ctx context.Context, host string, argv []string, out io.Writer) (int, error) {
-			use := t
-			if self[host] {
-				use = local
-			}
-			return use.Exec(ctx, host, remote.Command{Argv: argv}, remote.Streams{Stdout: out, Stderr: out})
-		},
-		Options: preflight.PairOptions{GPU: o.gpu, Latency: o.latency, Expect: expect(&prof)},
-	}
-	if q := prof.Fabric.QoS; q != nil {
-		tc := q.RDMA.TC()
-		r.Options.TC, r.Options.SL = &tc, q.RDMA.SL
-	}
-	for i, h := range c.hosts {
-		row := make([]*preflight.TestPort, len(rails))
-		for k, rail := range rails {
-			if name, ok := rail.Ports[h.Name]; ok {
-				row[k] = preflight.Port(h, c.reach[i], name, prof.Fabric.GIDFamily)
-			}
-		}
-		r.Ports = append(r.Ports, row)
-	}
-	rounds := preflight.Schedule(len(c.hosts), mode)
-	r.OnRound = func(round, tests, bad int) {
-		if a.quiet {
-			return
-		}
-		what := fmt.Sprintf("round %d of %d", round, len(rounds))
-		if round > len(rounds) {
-			what = fmt.Sprintf("round %d, suspects with good partners", round)
-		}
-		fmt.Fprintf(a.stderr, "fabrun: %s: %d tests, %d slow or failing\n", what, tests, bad)
-	}
-	var all []preflight.Measured
-	for _, round := range rounds {
-		var ps []preflight.Probe
-		for _, p := range round {
-			for k := range rails {
-				ps = append(ps, preflight.Probe{Pair: p, Rail: k})
-			}
-		}
-		all = append(all, r.Probe(ctx, ps)...)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-	}
-	portName := func(host, rail int) string {
-		if p := r.Ports[host][rail]; p != nil {
-			return fmt.Sprintf("%s port %d", p.HCA, p.Number)
-		}
-		return "no port"
-	}
-	culprits, n := preflight.Locate(all, func(ps []preflight.Probe) []preflight.Measured {
-		ms := r.Probe(ctx, ps)
-		all = append(all, ms...)
-		return ms
-	})
-	res.Rounds, res.Coverage = n, preflight.Coverage(len(c.hosts), len(rails), mode)
-	res.Findings = append(res.Findings, preflight.CulpritFindings(culprits, c.reach, portName, r.Options.Expect)...)
-	missing := 0
-	for _, m := range all {
-		for _, d := range []struct {
-			from, to int
-			o        preflight.Outcome
-		}{{m.A, m.B, m.There}, {m.B, m.A, m.Back}} {
-			p := report.CheckedPair{From: c.reach[d.from], To: c.reach[d.to], HCAFrom: portName(d.from, m.Rail), HCATo: portName(d.to, m.Rail), Rail: m.Rail, Gbps: d.o.Gbps, Usec: d.o.Usec, Verdict: d.o.Verdict}
-			p.HCAFrom, _, _ = strings.Cut(p.HCAFrom, " ")
-			p.HCATo, _, _ = strings.Cut(p.HCATo, " ")
-			if d.o.Error != "" {
-				p.Error = &d.o.Error
-			}
-			if d.o.Error == "perftest.missing" {
-				missing++
-			}
-			res.Pairs = append(res.Pairs, p)
-		}
-	}
-	if missing > 0 {
-		res.Findings = append(res.Findings, finding.Finding{
-			ID: "pair.no-perftest", Severity: finding.Warning, Subject: "pairs", Seen: fmt.Sprintf("%d directions without ib_write_bw and ibv_rc_pingpong", missing),
-			Wanted: "perftest on every host", Why: "these were not measured", Hint: "apt-get install perftest, or dnf install perftest",
-		})
-	}
-	return nil
-}
-
-func hostList(names []string) []hosts.Host {
-	var out []hosts.Host
-	for _, n := range names {
-		out = append(out, hosts.Host{Name: n})
-	}
-	return out
 }
 
 func (a *app) showChecked(res report.Checked, o hostChecks) error {

@@ -17,8 +17,9 @@ import (
 )
 
 type snapshotOptions struct {
-	output string
-	quick  bool
+	output   string
+	quick    bool
+	counters bool
 }
 
 func newSnapshotCmd(a *app) *cobra.Command {
@@ -41,6 +42,7 @@ Exit status: 0 written; 1 could not be taken or written; 2 usage.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runSnapshot(cmd.Context(), a, o) },
 	}
 	cmd.Flags().BoolVar(&o.quick, "quick", false, "only what a plan needs: start nothing, read no counters")
+	cmd.Flags().BoolVar(&o.counters, "counters", false, "with --quick: the counters of ports and network interfaces all the same")
 	cmd.Flags().StringVarP(&o.output, "output", "o", "", "write to this `file` instead of standard output")
 	return cmd
 }
@@ -49,7 +51,7 @@ func runSnapshot(ctx context.Context, a *app, o snapshotOptions) error {
 	opts := live.Everything(a.env, a.nvmlHelper())
 	opts.Launchers = func() []topology.Launcher { return a.launchersHere(ctx) }
 	if o.quick {
-		opts = live.Options{Env: a.env}
+		opts = live.Options{Env: a.env, Counters: o.counters}
 	}
 	fsys, _, done, err := a.hostFS(ctx, opts)
 	if err != nil {

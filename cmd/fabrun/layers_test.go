@@ -59,6 +59,7 @@ var homes = map[string]string{
 	"github.com/Mellanox/rdmamap":      "topology/live",
 	"github.com/NVIDIA/go-nvml":        "cmd/fabrun-nvml",
 	"golang.org/x/crypto":              "launcher/remote",
+	"golang.org/x/term":                "cmd/fabrun",
 	"github.com/kevinburke/ssh_config": "launcher/remote",
 	"mvdan.cc/sh/v3":                   "envgen/lint",
 	"go.yaml.in/yaml":                  "launcher/hosts",

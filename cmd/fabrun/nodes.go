@@ -147,7 +147,8 @@ func ownNames() map[string]bool {
 type nodes struct {
 	hosts []topology.Host // in the order of names
 	names []string
-	path  string // of fabrun on all of them; "" where that is not one path
+	path  string            // of fabrun on all of them; "" where that is not one path
+	paths map[string]string // of fabrun, by name
 	finds []finding.Finding
 }
 
@@ -164,6 +165,8 @@ func (a *app) lookAtNodes(ctx context.Context, t remote.Transport, alloc hosts.A
 	}
 	opts := remote.Options{Deadline: lookDeadline}
 	paths, errs := remote.Stage(ctx, t, others, program, opts)
+	opts.OnDone = func(done, total int, _ remote.Result) { a.progress.step("looking at hosts", done, total) }
+	defer a.progress.clear()
 	var ready []string
 	for _, h := range others {
 		if paths[h] == "" {
@@ -186,6 +189,7 @@ func (a *app) lookAtNodes(ctx context.Context, t remote.Transport, alloc hosts.A
 		seen, ok := found[h.Name]
 		if self[h.Name] {
 			seen, ok = here, true
+			paths[h.Name] = a.self()
 		}
 		if !ok {
 			n.finds = append(n.finds, unreachable(h.Name, errs[h.Name]))
@@ -193,6 +197,7 @@ func (a *app) lookAtNodes(ctx context.Context, t remote.Transport, alloc hosts.A
 		}
 		n.hosts, n.names = append(n.hosts, seen), append(n.names, h.Name)
 	}
+	n.paths = paths
 	where := map[string]bool{}
 	for _, h := range ready {
 		where[paths[h]] = true

@@ -23,7 +23,8 @@ type app struct {
 	stdout io.Writer
 	stderr io.Writer
 
-	reached *reached // run: the way to the other nodes stays open
+	reached  *reached  // run: the way to the other nodes stays open
+	progress *progress // nil: how far the work is is not shown
 
 	profile  string
 	workload string

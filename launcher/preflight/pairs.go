@@ -5,13 +5,15 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"fabrun/topology"
-	"fabrun/topology/finding"
 )
 
 // Exec runs argv on a host, writes what it prints to out and returns its exit
@@ -25,8 +27,31 @@ type TestPort struct {
 	Number   int
 	GID      *int // RoCE: the index of the plan; nil InfiniBand, or none found
 	RateGbps *float64
-	CPUs     []int // of the NIC's NUMA node; nil: no pinning
-	GPU      *int  // with PairOptions.GPU: the device near the port
+	CPUs     []int  // of the NIC's NUMA node; nil: no pinning
+	NUMA     *int   // of the NIC
+	Address  string // of the GID, for what connects by rdma_cm; "" none
+	Netdev   string // whose counters see the port's bytes; "" none
+	Emulated bool   // a software device (rxe, siw): its speed is the CPU's, so it is not judged
+	GPU      *GPUMemory
+}
+
+// GPUMemory says how perftest is told to use the memory of the GPU near a port.
+type GPUMemory struct {
+	Index  int
+	AMD    bool // --use_rocm
+	DMABuf bool // the driver has no peer memory client: by DMA-BUF
+}
+
+func (g GPUMemory) args() []string {
+	kind := "cuda"
+	if g.AMD {
+		kind = "rocm"
+	}
+	out := []string{fmt.Sprintf("--use_%s=%d", kind, g.Index)}
+	if g.DMABuf {
+		out = append(out, "--use_"+kind+"_dmabuf")
+	}
+	return out
 }
 
 // PairOptions are how the tests are run. The zero value is gentle: two seconds
@@ -34,7 +59,7 @@ type TestPort struct {
 type PairOptions struct {
 	TC       *int // traffic class of the plan
 	SL       *int
-	GPU      bool // GPU memory (--use_cuda)
+	GPU      bool // GPU memory (--use_cuda), and host memory beside it
 	Latency  bool // also ib_send_lat
 	Seconds  int
 	Expect   Expect
@@ -47,9 +72,13 @@ type PairRunner struct {
 	Exec    Exec
 	Ports   [][]*TestPort // by host, then rail; nil: that host has no such rail
 	Options PairOptions
+	OnTest  func(round, done, tests int) // a test has ended; called from many goroutines
 	OnRound func(round, tests, bad int)
 
 	rounds int
+	mu     sync.Mutex
+	unpin  map[string]bool // hosts without taskset
+	noCUDA map[string]bool // hosts whose perftest was built without it
 }
 
 // Probe runs one round: its tests at the same time, the two directions of each
@@ -57,6 +86,13 @@ type PairRunner struct {
 func (r *PairRunner) Probe(ctx context.Context, ps []Probe) []Measured {
 	r.rounds++
 	out := make([]*Measured, len(ps))
+	round, tests := r.rounds, 0
+	for _, p := range ps {
+		if r.Ports[p.A][p.Rail] != nil && r.Ports[p.B][p.Rail] != nil {
+			tests++
+		}
+	}
+	var done atomic.Int64
 	var wg sync.WaitGroup
 	// A bound on what one head keeps open at a time: two sessions a test.
 	sem := make(chan struct{}, 512)
@@ -69,10 +105,14 @@ func (r *PairRunner) Probe(ctx context.Context, ps []Probe) []Measured {
 		wg.Go(func() {
 			defer func() { <-sem }()
 			// Ports are unique per host in a round: one test per port of a host.
-			tcp := r.basePort() + (r.rounds*64+p.Rail)%4096*2
+			tcp := r.basePort() + (round*64+p.Rail)%4096*2
 			m := Measured{Probe: p, There: r.direction(ctx, a, b, tcp)}
 			m.Back = r.direction(ctx, b, a, tcp+1)
 			out[i] = &m
+			n := int(done.Add(1))
+			if r.OnTest != nil {
+				r.OnTest(round, n, tests)
+			}
 		})
 	}
 	wg.Wait()
@@ -101,7 +141,22 @@ func (r *PairRunner) basePort() int {
 }
 
 func (r *PairRunner) direction(ctx context.Context, from, to *TestPort, tcp int) Outcome {
-	o := r.bandwidth(ctx, from, to, tcp)
+	gpu := r.Options.GPU && from.GPU != nil && to.GPU != nil && !r.lacksCUDA(from.Host) && !r.lacksCUDA(to.Host)
+	o := r.bandwidth(ctx, from, to, tcp, gpu)
+	switch {
+	case gpu && o.Error == "perftest.option":
+		// Built without CUDA, as distributions do: host memory is what can be tested.
+		r.mu.Lock()
+		if r.noCUDA == nil {
+			r.noCUDA = map[string]bool{}
+		}
+		r.noCUDA[from.Host] = true
+		r.mu.Unlock()
+		o = r.bandwidth(ctx, from, to, tcp, false)
+	case gpu && o.Gbps != nil:
+		o.OfGPU = true
+		o.HostGbps = r.bandwidth(ctx, from, to, tcp, false).Gbps
+	}
 	if r.Options.Latency && o.Error == "" && o.Gbps != nil {
 		if l := r.latency(ctx, from, to, tcp); l.Usec != nil {
 			o.Usec = l.Usec
@@ -111,6 +166,19 @@ func (r *PairRunner) direction(ctx context.Context, from, to *TestPort, tcp int)
 		}
 	}
 	return o
+}
+
+func (r *PairRunner) lacksCUDA(host string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.noCUDA[host]
+}
+
+// WithoutCUDA are the hosts whose perftest does not know --use_cuda, in no order.
+func (r *PairRunner) WithoutCUDA() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Sorted(maps.Keys(r.noCUDA))
 }
 
 // common are the options that both ends of a perftest program must share.
@@ -128,13 +196,40 @@ func (r *PairRunner) common(p *TestPort, tcp int) []string {
 	return args
 }
 
-// pin puts a program on the CPUs of the NIC's NUMA node.
-func pin(p *TestPort, argv []string) []string {
-	if len(p.CPUs) == 0 {
-		return argv
+// run starts a program on the CPUs of the NIC's NUMA node; where there is no
+// taskset, on any.
+func (r *PairRunner) run(ctx context.Context, p *TestPort, argv []string) ended {
+	r.mu.Lock()
+	pinned := len(p.CPUs) > 0 && !r.unpin[p.Host]
+	r.mu.Unlock()
+	var out bounded
+	if !pinned {
+		st, err := r.Exec(ctx, p.Host, argv, &out)
+		return ended{st, err, out.String()}
 	}
-	return append([]string{"taskset", "-c", cpuList(p.CPUs)}, argv...)
+	st, err := r.Exec(ctx, p.Host, append([]string{"taskset", "-c", cpuList(p.CPUs)}, argv...), &out)
+	// taskset itself ends with 127 when the program is not there, and says that
+	// it could not execute it; a shell that finds no taskset does not.
+	if err != nil || st != 127 || strings.Contains(out.String(), "execute") {
+		return ended{st, err, out.String()}
+	}
+	r.mu.Lock()
+	if r.unpin == nil {
+		r.unpin = map[string]bool{}
+	}
+	r.unpin[p.Host] = true
+	r.mu.Unlock()
+	return r.run(ctx, p, argv)
 }
+
+// ended is a program's end.
+type ended struct {
+	status int
+	err    error
+	text   string
+}
+
+func (e ended) missing() bool { return e.err == nil && e.status == 127 }
 
 func cpuList(cpus []int) string {
 	var b strings.Builder
@@ -155,12 +250,12 @@ func cpuList(cpus []int) string {
 	return b.String()
 }
 
-func (r *PairRunner) bandwidth(ctx context.Context, from, to *TestPort, tcp int) Outcome {
+func (r *PairRunner) bandwidth(ctx context.Context, from, to *TestPort, tcp int, gpu bool) Outcome {
 	seconds := max(r.Options.Seconds, 0)
 	if seconds == 0 {
 		seconds = 2
 	}
-	argv := func(p *TestPort) []string {
+	argv := func(p *TestPort, tcp int) []string {
 		a := append([]string{"ib_write_bw"}, r.common(p, tcp)...)
 		a = append(a, "--report_gbits", "-s", "1048576", "-D", strconv.Itoa(seconds))
 		// One queue pair does not fill a fast port.
@@ -169,35 +264,34 @@ func (r *PairRunner) bandwidth(ctx context.Context, from, to *TestPort, tcp int)
 		} else {
 			a = append(a, "-q", "2")
 		}
-		if r.Options.GPU && p.GPU != nil {
-			a = append(a, fmt.Sprintf("--use_cuda=%d", *p.GPU))
+		if gpu {
+			a = append(a, p.GPU.args()...)
 		}
-		return pin(p, a)
+		return a
 	}
-	text, missing, err := r.both(ctx, from, to, argv)
+	text, missing, failed := r.perftest(ctx, from, to, tcp, argv)
 	if missing {
 		return r.reach(ctx, from, to, tcp)
 	}
-	if err != "" {
-		return Outcome{Error: err, Verdict: Broken}
+	if failed != nil {
+		return *failed
 	}
-	p, perr := ReadPerftest(text)
-	switch {
-	case perr != nil:
-		return Outcome{Error: "perftest.no-result", Verdict: Broken}
-	case p.Error != nil:
-		return Outcome{Error: p.Error.ID, Verdict: Broken}
-	}
+	p, _ := ReadPerftest(text)
 	row := p.Largest()
 	if row == nil || row.AvgGbps == nil {
 		return Outcome{Error: "perftest.no-result", Verdict: Broken}
+	}
+	o := Outcome{Gbps: row.AvgGbps, MTU: p.MTU, Verdict: Unknown}
+	if from.Emulated || to.Emulated {
+		return o
 	}
 	e := r.Options.Expect
 	if e.RateGbps == nil {
 		// The slower end sets what can be had.
 		e.RateGbps = slower(from.RateGbps, to.RateGbps)
 	}
-	return Outcome{Gbps: row.AvgGbps, Verdict: e.JudgeBandwidth(*row.AvgGbps)}
+	o.Verdict = e.JudgeBandwidth(*row.AvgGbps)
+	return o
 }
 
 func slower(a, b *float64) *float64 {
@@ -208,107 +302,183 @@ func slower(a, b *float64) *float64 {
 }
 
 func (r *PairRunner) latency(ctx context.Context, from, to *TestPort, tcp int) Outcome {
-	text, _, err := r.both(ctx, from, to, func(p *TestPort) []string {
-		return pin(p, append(append([]string{"ib_send_lat"}, r.common(p, tcp)...), "-s", "2", "-n", "1000"))
+	text, _, failed := r.perftest(ctx, from, to, tcp, func(p *TestPort, tcp int) []string {
+		return append(append([]string{"ib_send_lat"}, r.common(p, tcp)...), "-s", "2", "-n", "1000")
 	})
-	if err != "" {
-		return Outcome{Error: err}
+	if failed != nil {
+		return *failed
 	}
-	p, perr := ReadPerftest(text)
-	if perr != nil || p.Error != nil || p.Smallest() == nil || p.Smallest().TypUsec == nil {
+	p, err := ReadPerftest(text)
+	if err != nil || p.Smallest() == nil || p.Smallest().TypUsec == nil {
 		return Outcome{}
 	}
-	v, _ := JudgePerftest(p, r.Options.Expect)
-	return Outcome{Usec: p.Smallest().TypUsec, Verdict: v}
+	o := Outcome{Usec: p.Smallest().TypUsec, Verdict: Unknown}
+	if !from.Emulated && !to.Emulated {
+		o.Verdict, _ = JudgePerftest(p, r.Options.Expect)
+	}
+	return o
 }
 
-var pingpong = lazy(`\d+ bytes in [0-9.]+ seconds = [0-9.]+ Mbit/sec`)
+// perftest runs one of its programs on both ends. When the TCP port is taken
+// by somebody else's it goes on to another one.
+func (r *PairRunner) perftest(ctx context.Context, from, to *TestPort, tcp int, argv func(*TestPort, int) []string) (text string, missing bool, failed *Outcome) {
+	for try := range 3 {
+		tcp := tcp + try*2*4096
+		c, s, err := r.both(ctx, from, to, argv(to, tcp), append(argv(from, tcp), to.Host), func(c ended) bool {
+			return strings.Contains(c.text, "Couldn't connect to")
+		})
+		if err != "" {
+			return "", false, &Outcome{Error: err, Verdict: Broken}
+		}
+		if c.missing() || s.missing() {
+			return "", true, nil
+		}
+		text = c.text
+		// Either end may know better why it failed: the reader takes the most
+		// telling line of both.
+		p, perr := ReadPerftest(c.text)
+		if perr == nil && p.Error == nil && len(p.Rows) > 0 {
+			return text, false, nil
+		}
+		p, perr = ReadPerftest(c.text + "\n" + s.text)
+		switch {
+		case perr == nil && p.Error != nil && p.Error.ID == "perftest.port-in-use" && try < 2:
+			continue
+		case perr == nil && p.Error != nil:
+			return "", false, &Outcome{Error: p.Error.ID, Said: p.Error.Line, Verdict: Broken}
+		}
+		return "", false, &Outcome{Error: "perftest.no-result", Said: firstLine(c.text + "\n" + s.text), Verdict: Broken}
+	}
+	return text, false, &Outcome{Error: "perftest.port-in-use", Verdict: Unknown}
+}
+
+// firstLine is the first line with something on it, cut to what fits a finding.
+func firstLine(text string) string {
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" {
+			return line[:min(len(line), 200)]
+		}
+	}
+	return ""
+}
+
+var (
+	pingpong = lazy(`\d+ bytes in [0-9.]+ seconds = [0-9.]+ Mbit/sec`)
+	rpingEnd = lazy(`(?m)^(client|server) DISCONNECT EVENT|ping data: rdma-ping`)
+)
 
 // reach is the fallback where perftest is missing: it shows only that packets
-// get through, for ibv_rc_pingpong has no traffic class and one small buffer.
+// get through, for ibv_rc_pingpong and rping have no traffic class and move
+// little data.
 func (r *PairRunner) reach(ctx context.Context, from, to *TestPort, tcp int) Outcome {
-	text, missing, err := r.both(ctx, from, to, func(p *TestPort) []string {
+	argv := func(p *TestPort) []string {
 		a := []string{"ibv_rc_pingpong", "-d", p.HCA, "-i", strconv.Itoa(p.Number), "-p", strconv.Itoa(tcp), "-n", "100"}
 		if p.GID != nil {
 			a = append(a, "-g", strconv.Itoa(*p.GID))
 		}
-		return pin(p, a)
+		if r.Options.SL != nil {
+			a = append(a, "-l", strconv.Itoa(*r.Options.SL))
+		}
+		return a
+	}
+	c, s, err := r.both(ctx, from, to, argv(to), append(argv(from), to.Host), func(c ended) bool {
+		return strings.Contains(c.text, "Couldn't connect to")
 	})
 	switch {
-	case missing:
-		return Outcome{Error: "perftest.missing", Verdict: Unknown}
-	case err != "" || !pingpong().MatchString(text):
-		return Outcome{Error: orText(err, "pingpong.failed"), Verdict: Broken}
+	case err != "":
+		return Outcome{Error: err, Verdict: Broken}
+	case c.missing() || s.missing():
+		return r.rping(ctx, from, to, tcp)
+	case !pingpong().MatchString(c.text):
+		return Outcome{Error: "pingpong.failed", Said: firstLine(c.text + "\n" + s.text), Verdict: Broken}
 	}
-	return Outcome{Verdict: Unknown}
+	return Outcome{Tool: "ibv_rc_pingpong", Verdict: Unknown}
 }
 
-// both runs the server on to and the client on from, and ends both. It returns
-// what the client printed, or what went wrong.
-func (r *PairRunner) both(ctx context.Context, from, to *TestPort, argv func(*TestPort) []string) (text string, missing bool, failed string) {
+// rping connects by rdma_cm to the address of the other port; the route, not
+// an option, chooses the port from which it leaves.
+func (r *PairRunner) rping(ctx context.Context, from, to *TestPort, tcp int) Outcome {
+	if to.Address == "" {
+		return Outcome{Error: "perftest.missing", Verdict: Unknown}
+	}
+	argv := func(end string) []string {
+		return []string{"rping", end, "-a", to.Address, "-p", strconv.Itoa(tcp), "-C", "10", "-v", "-V"}
+	}
+	c, s, err := r.both(ctx, from, to, argv("-s"), argv("-c"), func(c ended) bool {
+		return strings.Contains(c.text, "RDMA_CM_EVENT_REJECTED")
+	})
+	switch {
+	case err != "":
+		return Outcome{Error: err, Verdict: Broken}
+	case c.missing() || s.missing():
+		return Outcome{Error: "perftest.missing", Verdict: Unknown}
+	case c.status != 0 || !rpingEnd().MatchString(c.text):
+		return Outcome{Error: "rping.failed", Said: firstLine(c.text + "\n" + s.text), Verdict: Broken}
+	}
+	return Outcome{Tool: "rping", Verdict: Unknown}
+}
+
+// serverGrace is how long a server may take to end by itself, once its client
+// has: what it says last is often the reason.
+const serverGrace = time.Second
+
+// both runs the server on to and the client on from, and ends both. early says
+// whether a client's failure means that the server was not up yet. The error is
+// a timeout or a transport's; how the programs ended is for the caller to judge.
+func (r *PairRunner) both(ctx context.Context, from, to *TestPort, server, client []string, early func(ended) bool) (c, s ended, failed string) {
 	deadline := r.Options.Deadline
 	if deadline <= 0 {
 		deadline = 30 * time.Second
 	}
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
-	type end struct {
-		status int
-		err    error
-		text   string
-	}
 	serverCtx, stopServer := context.WithCancel(ctx)
-	server := make(chan end, 1)
-	go func() {
-		var out bounded
-		st, err := r.Exec(serverCtx, to.Host, argv(to), &out)
-		server <- end{st, err, out.String()}
-	}()
+	serverEnd := make(chan ended, 1)
+	go func() { serverEnd <- r.run(serverCtx, to, server) }()
 	defer stopServer()
-	var c end
 	for try := range 20 {
 		// The server says that it waits only when its output is no pipe: the
 		// client asks until somebody answers.
 		select {
-		case s := <-server:
+		case s = <-serverEnd:
 			switch {
-			case s.status == 127 && s.err == nil:
-				return "", true, ""
-			case s.err != nil && ctx.Err() == nil:
-				return "", false, to.Host + ": " + s.err.Error()
 			case ctx.Err() != nil:
-				return "", false, "timeout"
+				return c, s, "timeout"
+			case s.err != nil:
+				return c, s, to.Host + ": " + s.err.Error()
 			}
-			if p, err := ReadPerftest(s.text); err == nil && p.Error != nil {
-				return "", false, p.Error.ID
-			}
-			return "", false, fmt.Sprintf("%s: the server ended with status %d", to.Host, s.status)
+			return c, s, ""
 		case <-ctx.Done():
-			return "", false, "timeout"
+			stopServer()
+			<-serverEnd
+			return c, s, "timeout"
 		case <-time.After(time.Duration(min(50*(try+1), 500)) * time.Millisecond):
 		}
-		var out bounded
-		st, err := r.Exec(ctx, from.Host, append(argv(from), to.Host), &out)
-		c = end{st, err, out.String()}
-		if ctx.Err() != nil {
-			return "", false, "timeout"
-		}
-		if err == nil && st != 0 && st != 127 {
-			if p, perr := ReadPerftest(c.text); perr == nil && p.Error != nil && p.Error.ID == "perftest.connect" || strings.Contains(c.text, "Couldn't connect to") {
-				continue // not up yet
-			}
+		c = r.run(ctx, from, client)
+		if c.err == nil && c.status != 0 && c.status != 127 && ctx.Err() == nil && early(c) {
+			continue
 		}
 		break
 	}
-	switch {
-	case c.err != nil:
-		return "", false, from.Host + ": " + c.err.Error()
-	case c.status == 127:
-		return "", true, ""
+	if c.err == nil && ctx.Err() == nil {
+		select {
+		case s = <-serverEnd:
+		case <-time.After(serverGrace):
+			stopServer()
+			s = <-serverEnd
+			s.err = nil // it was ended by us
+		}
+	} else {
+		stopServer()
+		s = <-serverEnd
 	}
-	stopServer()
-	<-server
-	return c.text, false, ""
+	switch {
+	case ctx.Err() != nil:
+		return c, s, "timeout"
+	case c.err != nil:
+		return c, s, from.Host + ": " + c.err.Error()
+	}
+	return c, s, ""
 }
 
 // bounded keeps the first part of an output.
@@ -348,6 +518,12 @@ func Port(h topology.Host, reach, name, family string) *TestPort {
 			if p.RateTrusted {
 				t.RateGbps = p.RateGbps
 			}
+			t.NUMA, t.Emulated, t.Netdev = c.NUMA, c.Driver == "rxe" || c.Driver == "siw", countedNetdev(h, p.Netdev)
+			for _, g := range p.GIDs {
+				if t.GID != nil && g.Index == *t.GID {
+					t.Address = g.Addr.Unmap().String()
+				}
+			}
 			for _, n := range h.NUMA {
 				if c.NUMA != nil && n.ID == *c.NUMA && len(h.NUMA) > 1 {
 					t.CPUs = n.CPUs
@@ -357,7 +533,7 @@ func Port(h topology.Host, reach, name, family string) *TestPort {
 			for _, g := range h.GPUs {
 				for _, path := range topology.NearestHCAs(h, g) {
 					if path.HCA == dev && (near == "" || path.NCCL.Closer(near)) {
-						near, t.GPU = path.NCCL, ptr(g.Index)
+						near, t.GPU = path.NCCL, &GPUMemory{Index: g.Index, AMD: g.Vendor == "amd", DMABuf: byDMABuf(h.PeerMemory)}
 					}
 				}
 			}
@@ -365,6 +541,25 @@ func Port(h topology.Host, reach, name, family string) *TestPort {
 		}
 	}
 	return nil
+}
+
+// byDMABuf: without a peer memory client in the kernel, perftest reaches GPU
+// memory only when it is told to go by DMA-BUF.
+func byDMABuf(m topology.PeerMemory) bool {
+	return m.NvidiaPeermem != nil && !*m.NvidiaPeermem && m.DMABuf != nil && *m.DMABuf
+}
+
+// countedNetdev is the netdev whose driver counts the bytes of a port: the NIC
+// below a VLAN; a bond's are counted by its slaves, of which none stands for it.
+func countedNetdev(h topology.Host, name string) string {
+	for range 4 {
+		n := netdevOf(h, name)
+		if n == nil || n.Lower == "" {
+			break
+		}
+		name = n.Lower
+	}
+	return name
 }
 
 func pickGID(p topology.Port, family string) *int {
@@ -384,70 +579,4 @@ func pickGID(p topology.Port, family string) *int {
 		}
 	}
 	return best
-}
-
-// CulpritFindings says who is to blame, with names.
-func CulpritFindings(cs []Culprit, hosts []string, railPort func(host, rail int) string, e Expect) []finding.Finding {
-	var out []finding.Finding
-	for _, c := range cs {
-		f := finding.Finding{ID: "pair." + c.Kind, Severity: finding.Error, Wanted: fmt.Sprintf("at least %.0f %% of the rate, both ways", 100*e.WarnFraction)}
-		if c.Worst.Verdict == Degraded {
-			f.Severity = finding.Warning
-		}
-		switch {
-		case c.Worst.Gbps != nil:
-			f.Seen = fmt.Sprintf("%.1f Gb/s", *c.Worst.Gbps)
-		default:
-			f.Seen = orText(c.Worst.Error, "slow")
-		}
-		way := map[Direction]string{Sending: " when it sends, fine when it receives", Receiving: " when it receives, fine when it sends", Both: " both ways"}[c.Direction]
-		rail := "every rail"
-		if c.Rail >= 0 {
-			rail = fmt.Sprintf("rail %d", c.Rail)
-		}
-		h := hosts[c.Hosts[0]]
-		switch c.Kind {
-		case "port":
-			f.Host, f.Subject = h, railPort(c.Hosts[0], c.Rail)+" ("+rail+")"
-			f.Seen += way
-			f.Why = "it is slow with every partner that is good with others: the port, its cable or its switch port"
-			f.Hint = "look at the link: mlxlink -m -c -e; then PCIe width and NUMA node of the card"
-			if c.Direction != Both {
-				f.Hint = "one direction only: a dirty or bent fibre, or PFC on one side; mlxlink -m -c -e on both ends of the cable"
-			}
-		case "node":
-			f.Host, f.Subject = h, "node"
-			f.Seen += " on every rail" + way
-			f.Why, f.Hint = "all of its rails are slow: the host, not a cable", "CPU governor, BIOS, PCIe, IOMMU; leave it out: --exclude "+h
-			if c.Dead {
-				f.Why = "nothing gets through on any rail"
-			}
-		case "group":
-			f.Subject = fmt.Sprintf("%d hosts on %s: %s", len(c.Hosts), rail, listHosts(c.Hosts, hosts))
-			f.Why, f.Hint = "they reach each other well and nobody else: what they share, a switch or its uplinks", "compare the MTU, PFC and uplinks of their switch with the others"
-		case "rail":
-			f.Subject = fmt.Sprintf("%s, %d hosts: %s", rail, len(c.Hosts), listHosts(c.Hosts, hosts))
-			f.Why, f.Hint = "no pair of these is good: the rail's switches, or its configuration on all hosts", "one wrong MTU, PFC or routing setting for the whole rail"
-		case "path":
-			f.Subject = fmt.Sprintf("%s and %s, %s", h, hosts[c.Hosts[1]], rail)
-			f.Why, f.Hint = "both are good with others: something on the way between these two", "a switch link on their way (ECMP): error counters of the uplinks"
-		default:
-			f.Subject = fmt.Sprintf("%s or %s, %s", h, hosts[c.Hosts[1]], rail)
-			f.Why, f.Hint = "there is no third host that is good to tell which end", "test each with one more host"
-		}
-		out = append(out, f)
-	}
-	finding.Sort(out)
-	return out
-}
-
-func listHosts(idx []int, hosts []string) string {
-	var s []string
-	for _, i := range idx[:min(len(idx), 6)] {
-		s = append(s, hosts[i])
-	}
-	if len(idx) > 6 {
-		s = append(s, fmt.Sprintf("… %s", hosts[idx[len(idx)-1]]))
-	}
-	return strings.Join(s, ", ")
 }

@@ -17,7 +17,9 @@ type cluster struct {
 	servers map[string]chan struct{} // "host:tcp" → closed when a client came
 	argv    [][]string
 	running int
-	missing bool                              // no perftest installed
+	absent  []string                          // programs that are not installed
+	noCUDA  bool                              // perftest was built without it
+	taken   map[string]bool                   // "host:tcp" that somebody else listens on
 	rate    func(from, to, dev string) string // Gb/s, or a failure's text
 }
 
@@ -35,16 +37,35 @@ func (c *cluster) exec(ctx context.Context, host string, argv []string, out io.W
 	c.mu.Unlock()
 	defer func() { c.mu.Lock(); c.running--; c.mu.Unlock() }()
 	if argv[0] == "taskset" {
+		if slices.Contains(c.absent, "taskset") {
+			fmt.Fprintln(out, "sh: 1: taskset: not found")
+			return 127, nil
+		}
 		argv = argv[3:]
+		if slices.Contains(c.absent, argv[0]) {
+			fmt.Fprintf(out, "taskset: failed to execute %s: No such file or directory\n", argv[0])
+		}
 	}
-	if c.missing && strings.HasPrefix(argv[0], "ib_") {
+	if slices.Contains(c.absent, argv[0]) {
 		return 127, nil
+	}
+	cuda := slices.ContainsFunc(argv, func(a string) bool { return strings.HasPrefix(a, "--use_cuda") })
+	if cuda && c.noCUDA {
+		fmt.Fprintf(out, "%s: unrecognized option '--use_cuda=0'\n Invalid Command line. Please check command rerun \n", argv[0])
+		return 1, nil
+	}
+	if argv[0] == "rping" {
+		// The address stands for the host: 10.0.0.N is nN.
+		argv = append(argv, "n"+strings.TrimPrefix(option(argv, "-a"), "10.0.0."))
+		if argv[1] == "-s" {
+			argv = argv[:len(argv)-1]
+		}
 	}
 	tcp, last := option(argv, "-p"), argv[len(argv)-1]
 	if !strings.HasPrefix(last, "n") { // the server has no host
 		key := host + ":" + tcp
 		c.mu.Lock()
-		if c.servers[key] != nil {
+		if c.servers[key] != nil || c.taken[key] {
 			c.mu.Unlock()
 			fmt.Fprintf(out, "Couldn't listen to port %s\n", tcp)
 			return 1, nil
@@ -63,13 +84,23 @@ func (c *cluster) exec(ctx context.Context, host string, argv []string, out io.W
 	c.mu.Lock()
 	met := c.servers[last+":"+tcp]
 	c.mu.Unlock()
+	if met == nil && argv[0] == "rping" {
+		fmt.Fprint(out, "cma event RDMA_CM_EVENT_REJECTED, error 8\nwait for CONNECTED state 4\nconnect error -1\n")
+		return 255, nil
+	}
 	if met == nil {
 		fmt.Fprintf(out, "Couldn't connect to %s:%s\n Unable to init the socket connection\n", last, tcp)
 		return 1, nil
 	}
 	close(met)
-	r := c.rate(host, last, option(argv, "-d"))
+	dev := option(argv, "-d")
+	if cuda {
+		dev = "gpu " + dev
+	}
+	r := c.rate(host, last, dev)
 	switch {
+	case argv[0] == "rping":
+		fmt.Fprint(out, "ping data: rdma-ping-0: ABCDEFGHIJKLMNOPQRSTUVWXYZ[\nclient DISCONNECT EVENT...\n")
 	case strings.HasPrefix(argv[0], "ibv_"):
 		fmt.Fprint(out, "8192000 bytes in 0.01 seconds = 6553.60 Mbit/sec\n")
 	case strings.Contains(argv[0], "_lat"):
@@ -89,7 +120,7 @@ func runnerOf(c *cluster, hosts, rails int) *PairRunner {
 	for h := range hosts {
 		var row []*TestPort
 		for k := range rails {
-			row = append(row, &TestPort{Host: fmt.Sprintf("n%d", h), HCA: fmt.Sprintf("mlx5_%d", k), Number: 1, GID: ptr(3), RateGbps: ptr(200.0), CPUs: []int{0, 1, 2, 3, 8}})
+			row = append(row, &TestPort{Host: fmt.Sprintf("n%d", h), HCA: fmt.Sprintf("mlx5_%d", k), Number: 1, GID: ptr(3), Address: fmt.Sprintf("10.0.0.%d", h), GPU: &GPUMemory{Index: k}, RateGbps: ptr(200.0), CPUs: []int{0, 1, 2, 3, 8}})
 		}
 		r.Ports = append(r.Ports, row)
 	}
@@ -139,7 +170,7 @@ func TestPairs(t *testing.T) {
 			if got := names(cs); got != tc.want || rounds > 3 {
 				t.Errorf("got %q in %d rounds, want %q", got, rounds, tc.want)
 			}
-			fs := CulpritFindings(cs, []string{"n0", "n1", "n2", "n3", "n4", "n5"}, func(h, k int) string { return r.Ports[h][k].HCA }, r.Options.Expect)
+			fs := CulpritFindings(cs, Naming{Hosts: []string{"n0", "n1", "n2", "n3", "n4", "n5"}, Port: func(h, k int) string { return r.Ports[h][k].HCA }}, r.Options.Expect)
 			if tc.id != "" && (len(fs) != 1 || fs[0].ID != tc.id) {
 				t.Errorf("findings: %+v", fs)
 			}
@@ -160,11 +191,110 @@ func TestPairs(t *testing.T) {
 }
 
 func TestPairsWithoutPerftest(t *testing.T) {
-	c := &cluster{missing: true, rate: func(string, string, string) string { return "195.0" }}
+	for _, tc := range []struct {
+		absent            []string
+		tool, failed, id  string
+		address           string
+		unpinned, noRates bool
+	}{
+		{absent: []string{"ib_write_bw"}, tool: "ibv_rc_pingpong", id: "pair.reach-only", noRates: true},
+		{absent: []string{"ib_write_bw", "ibv_rc_pingpong"}, tool: "rping", id: "pair.reach-only", noRates: true},
+		{absent: []string{"ib_write_bw", "ibv_rc_pingpong", "rping"}, failed: "perftest.missing", id: "pair.no-perftest", noRates: true},
+		{absent: []string{"taskset"}, unpinned: true},
+		{absent: []string{"taskset", "ib_write_bw"}, tool: "ibv_rc_pingpong", id: "pair.reach-only", unpinned: true, noRates: true},
+	} {
+		t.Run(strings.Join(tc.absent, " "), func(t *testing.T) {
+			c := &cluster{absent: tc.absent, rate: func(string, string, string) string { return "195.0" }}
+			r := runnerOf(c, 2, 1)
+			ms := r.Probe(t.Context(), []Probe{{Pair{0, 1}, 0}})
+			for _, o := range []Outcome{ms[0].There, ms[0].Back} {
+				if o.Tool != tc.tool || o.Error != tc.failed || tc.noRates != (o.Gbps == nil) || tc.noRates && o.Verdict != Unknown {
+					t.Errorf("got %+v", o)
+				}
+			}
+			fs := LimitsOfPairs(ms, r)
+			if len(fs) > 1 || len(fs) == 1 != (tc.id != "") || tc.id != "" && fs[0].ID != tc.id {
+				t.Errorf("findings %+v, want %s", fs, tc.id)
+			}
+			last := c.argv[len(c.argv)-1][1]
+			if tc.unpinned == (last == "taskset") {
+				t.Errorf("the last program was started by %s", last)
+			}
+		})
+	}
+}
+
+// TestPairsGPU: GPU memory is held against host memory, and a perftest that
+// does not know GPUs accuses nobody.
+func TestPairsGPU(t *testing.T) {
+	rate := func(gpu, host string) func(string, string, string) string {
+		return func(_, _, dev string) string {
+			if strings.HasPrefix(dev, "gpu") {
+				return gpu
+			}
+			return host
+		}
+	}
+	for _, tc := range []struct {
+		name   string
+		c      *cluster
+		staged bool
+		want   Verdict
+		id     string
+	}{
+		{"direct", &cluster{rate: rate("192.0", "195.0")}, false, Good, ""},
+		{"staged", &cluster{rate: rate("30.0", "195.0")}, true, Broken, "pair.gpu-staging"},
+		{"slow, not staged", &cluster{rate: rate("100.0", "195.0")}, false, Broken, "pair.pair"},
+		{"built without", &cluster{noCUDA: true, rate: rate("192.0", "195.0")}, false, Good, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := runnerOf(tc.c, 2, 1)
+			r.Options.GPU = true
+			ms := r.Probe(t.Context(), []Probe{{Pair{0, 1}, 0}})
+			o := ms[0].There
+			if o.Staged() != tc.staged || o.Verdict != tc.want || tc.c.noCUDA == o.OfGPU {
+				t.Errorf("got %+v", o)
+			}
+			cs, _ := Locate(ms, func(ps []Probe) []Measured { return r.Probe(t.Context(), ps) })
+			fs := CulpritFindings(cs, Naming{Hosts: []string{"n0", "n1"}, Port: func(int, int) string { return "mlx5_0 port 1" }}, r.Options.Expect)
+			if len(fs) == 1 != (tc.id != "") || tc.id != "" && fs[0].ID != tc.id {
+				t.Errorf("findings %+v, want %q", fs, tc.id)
+			}
+			limits := LimitsOfPairs(ms, r)
+			if tc.c.noCUDA != (len(limits) == 1 && limits[0].ID == "pair.no-cuda") {
+				t.Errorf("limits %+v", limits)
+			}
+		})
+	}
+}
+
+// TestPairsPortTaken: somebody else's server on the TCP port costs nothing but
+// another port.
+func TestPairsPortTaken(t *testing.T) {
+	c := &cluster{taken: map[string]bool{}, rate: func(string, string, string) string { return "195.0" }}
+	for tcp := 18515; tcp < 18515+4096*2; tcp++ {
+		c.taken[fmt.Sprintf("n1:%d", tcp)] = true
+	}
 	r := runnerOf(c, 2, 1)
+	if o := r.Probe(t.Context(), []Probe{{Pair{0, 1}, 0}})[0].There; o.Verdict != Good {
+		t.Errorf("got %+v", o)
+	}
+}
+
+// TestPairsEmulated: rxe moves packets; how fast says nothing.
+func TestPairsEmulated(t *testing.T) {
+	c := &cluster{rate: func(string, string, string) string { return "1.3" }}
+	r := runnerOf(c, 2, 1)
+	r.Options.Expect.RateGbps = ptr(100.0)
+	for _, row := range r.Ports {
+		row[0].Emulated = true
+	}
 	ms := r.Probe(t.Context(), []Probe{{Pair{0, 1}, 0}})
-	if o := ms[0].There; o.Verdict != Unknown || o.Gbps != nil || o.Error != "" {
-		t.Errorf("only reachability is shown: %+v", o)
+	if o := ms[0].There; o.Verdict != Unknown || o.Gbps == nil || o.Usec == nil {
+		t.Errorf("got %+v", o)
+	}
+	if fs := LimitsOfPairs(ms, r); len(fs) != 1 || fs[0].ID != "pair.emulated" {
+		t.Errorf("findings %+v", fs)
 	}
 }
 

@@ -120,6 +120,8 @@ var perftestFailures = []struct {
 	{"perftest.incomplete", lazy(`Failed to complete run_iter|Error occurred while running infinitely`), "the test ended before its time", "look at the other end's output"},
 }
 
+const completionHint = "give both ends the same program, -d, -x, -m and --tclass; then look at the counters of both ports"
+
 // completionStatus names ibv_wc_status values and what they mean on a fabric.
 var completionStatus = map[int][2]string{
 	1: {"IBV_WC_LOC_LEN_ERR", "a message longer than its buffer"}, 2: {"IBV_WC_LOC_QP_OP_ERR", "a local error of the queue pair"},
@@ -206,7 +208,7 @@ func ReadPerftest(text string) (Perftest, error) {
 			}
 			p.Error = &PerftestError{
 				ID: "perftest.completion-" + m[1], Line: line, What: fmt.Sprintf("%s (syndrome %s): %s", name, m[3], what),
-				Hint: "give both ends the same program, -d, -x, -m and --tclass; then look at the counters of both ports",
+				Hint: completionHint,
 			}
 			continue
 		}

@@ -101,8 +101,23 @@ func Coverage(n, rails int, m Mode) string {
 type Outcome struct {
 	Gbps    *float64
 	Usec    *float64
-	Error   string  // what failed; "" it ran
+	Error   string  // ID of what failed, "timeout", or the transport's words; "" it ran
+	Said    string  // the program's own line about the failure
 	Verdict Verdict // Good, Degraded, Broken; Unknown where only reachability was shown
+
+	MTU      *int     // RDMA MTU of the connection, bytes
+	OfGPU    bool     // Gbps is between the memories of GPUs
+	HostGbps *float64 // with OfGPU: the same between host memories
+	Tool     string   // what showed reachability; "" perftest
+}
+
+// stagingFactor: GPU memory that is this much slower than host memory is
+// copied through it.
+const stagingFactor = 5
+
+// Staged says whether GPU memory goes by way of host memory.
+func (o Outcome) Staged() bool {
+	return o.OfGPU && o.Gbps != nil && o.HostGbps != nil && *o.HostGbps >= stagingFactor**o.Gbps
 }
 
 // Bad says whether the outcome accuses somebody.

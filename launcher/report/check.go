@@ -12,15 +12,17 @@ import (
 
 // CheckedPair is one direction of one pair.
 type CheckedPair struct {
-	From    string            `json:"from"`
-	To      string            `json:"to"`
-	HCAFrom string            `json:"hca_from"`
-	HCATo   string            `json:"hca_to"`
-	Rail    int               `json:"rail"`
-	Gbps    *float64          `json:"gbps"`
-	Usec    *float64          `json:"usec"`
-	Error   *string           `json:"error"`
-	Verdict preflight.Verdict `json:"verdict"`
+	From    string   `json:"from"`
+	To      string   `json:"to"`
+	HCAFrom string   `json:"hca_from"`
+	HCATo   string   `json:"hca_to"`
+	Rail    int      `json:"rail"`
+	Gbps    *float64 `json:"gbps"`
+	// HostGbps is the same between host memories, where Gbps is between those of GPUs.
+	HostGbps *float64          `json:"host_memory_gbps"`
+	Usec     *float64          `json:"usec"`
+	Error    *string           `json:"error"`
+	Verdict  preflight.Verdict `json:"verdict"`
 }
 
 // Checked is the result of check.

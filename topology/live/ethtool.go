@@ -11,16 +11,17 @@ import (
 )
 
 // statWanted says whether a check reads this ethtool statistic: pause frames
-// by priority (their names exist only where PFC is on) and in general, loss,
+// by priority (their names exist only where PFC is on) and in general, bytes by
+// priority (which show in what class RDMA really went), loss,
 // signal quality and what RDMA traffic of a VF or port leaves there (mlx5
 // counters.rst; bnxt_en's and ionic's names beside them).
 func statWanted(name string) bool {
 	for _, p := range []string{"rx_prio", "tx_prio"} {
-		if strings.HasPrefix(name, p) && (strings.Contains(name, "pause") || strings.Contains(name, "discard")) {
+		if strings.HasPrefix(name, p) && (strings.Contains(name, "pause") || strings.Contains(name, "discard") || strings.HasSuffix(name, "_bytes")) {
 			return true
 		}
 	}
-	for _, p := range []string{"rx_global_pause", "tx_global_pause", "rx_pause_ctrl", "tx_pause_ctrl", "tx_pause_storm", "rx_pfc_ena_frames_pri", "tx_pfc_ena_frames_pri"} {
+	for _, p := range []string{"rx_global_pause", "tx_global_pause", "rx_pause_ctrl", "tx_pause_ctrl", "tx_pause_storm", "rx_pfc_ena_frames_pri", "tx_pfc_ena_frames_pri", "rx_bytes_pri", "tx_bytes_pri"} {
 		if strings.HasPrefix(name, p) {
 			return true
 		}

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"fabrun/envgen"
+	"fabrun/launcher/hosts"
+	"fabrun/launcher/preflight"
+	"fabrun/launcher/remote"
+	"fabrun/launcher/report"
+	"fabrun/profiles"
+	"fabrun/topology"
+	"fabrun/topology/finding"
+)
+
+// site is what measuring needs: the hosts that answered, the way to them, and
+// the plan's rails.
+type site struct {
+	checked
+	t     remote.Transport
+	prof  profiles.Profile
+	rails []envgen.Rail
+}
+
+// way is the transport to the hosts of a site, on which this machine is not
+// asked by ssh.
+type way struct {
+	remote.Transport
+	local remote.Transport
+	self  map[string]bool
+}
+
+func (w way) Exec(ctx context.Context, host string, cmd remote.Command, s remote.Streams) (int, error) {
+	if w.self[host] {
+		return w.local.Exec(ctx, host, cmd, s)
+	}
+	return w.Transport.Exec(ctx, host, cmd, s)
+}
+
+func (s site) way() way {
+	_, self := otherNodes(hosts.Allocation{Hosts: hostList(s.reach)})
+	return way{s.t, remote.NewLocal(), self}
+}
+
+// ports are the ends of the tests, by host and rail; nil: that host has no such rail.
+func (s site) ports() [][]*preflight.TestPort {
+	var out [][]*preflight.TestPort
+	for i, h := range s.hosts {
+		row := make([]*preflight.TestPort, len(s.rails))
+		for k, rail := range s.rails {
+			if name, ok := rail.Ports[h.Name]; ok {
+				row[k] = preflight.Port(h, s.reach[i], name, s.prof.Fabric.GIDFamily)
+			}
+		}
+		out = append(out, row)
+	}
+	return out
+}
+
+// checkPairs measures, and names who is to blame for what is slow.
+func (a *app) checkPairs(ctx context.Context, s site, o hostChecks, mode preflight.Mode, res *report.Checked) error {
+	if s.t == nil || len(s.hosts) < 2 {
+		return usageError(errors.New("--pairs needs two hosts or more that answer"), "name them with --hosts")
+	}
+	if len(s.rails) == 0 {
+		res.Findings = append(res.Findings, finding.Finding{
+			ID: "pair.no-rail", Severity: finding.Error, Subject: "pairs", Seen: "no port that two hosts could use", Wanted: "a rail",
+			Why: "nothing can be measured", Hint: "see the other findings; check link_layer of the profile",
+		})
+		return nil
+	}
+	to := s.way()
+	r := &preflight.PairRunner{
+		Exec: func(ctx context.Context, host string, argv []string, out io.Writer) (int, error) {
+			return to.Exec(ctx, host, remote.Command{Argv: argv}, remote.Streams{Stdout: out, Stderr: out})
+		},
+		Ports:   s.ports(),
+		Options: preflight.PairOptions{GPU: o.gpu, Latency: o.latency, Expect: expect(&s.prof)},
+	}
+	if q := s.prof.Fabric.QoS; q != nil {
+		tc := q.RDMA.TC()
+		r.Options.TC, r.Options.SL = &tc, q.RDMA.SL
+	}
+	rounds := preflight.Schedule(len(s.hosts), mode)
+	what := func(round int) string {
+		if round > len(rounds) {
+			return fmt.Sprintf("round %d, suspects with good partners", round)
+		}
+		return fmt.Sprintf("round %d of %d", round, len(rounds))
+	}
+	r.OnTest = func(round, done, tests int) { a.progress.step(what(round)+", "+hostCount(len(s.hosts)), done, tests) }
+	r.OnRound = func(round, tests, bad int) {
+		a.progress.say("%s: %d tests, %d slow or failing", what(round), tests, bad)
+	}
+	before := a.priorityBytes(ctx, s, r.Ports)
+	var all []preflight.Measured
+	for _, round := range rounds {
+		var ps []preflight.Probe
+		for _, p := range round {
+			for k := range s.rails {
+				ps = append(ps, preflight.Probe{Pair: p, Rail: k})
+			}
+		}
+		all = append(all, r.Probe(ctx, ps)...)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	if before != nil {
+		res.Findings = append(res.Findings, preflight.WireFindings(wireDeltas(s, r.Ports, all, before, a.priorityBytes(ctx, s, r.Ports)), s.prof.Fabric.QoS)...)
+	}
+	portName := func(host, rail int) string {
+		if p := r.Ports[host][rail]; p != nil {
+			return fmt.Sprintf("%s port %d", p.HCA, p.Number)
+		}
+		return "no port"
+	}
+	culprits, n := preflight.Locate(all, func(ps []preflight.Probe) []preflight.Measured {
+		ms := r.Probe(ctx, ps)
+		all = append(all, ms...)
+		return ms
+	})
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	res.Rounds, res.Coverage = n, preflight.Coverage(len(s.hosts), len(s.rails), mode)
+	res.Findings = append(res.Findings, preflight.CulpritFindings(culprits, preflight.Naming{
+		Hosts: s.reach, Port: portName,
+		Suspects: func(host, rail int, o preflight.Outcome) string {
+			return preflight.Suspects(s.hosts[host], r.Ports[host][rail], s.prof, o)
+		},
+	}, r.Options.Expect)...)
+	for _, m := range all {
+		for _, d := range []struct {
+			from, to int
+			o        preflight.Outcome
+		}{{m.A, m.B, m.There}, {m.B, m.A, m.Back}} {
+			p := report.CheckedPair{
+				From: s.reach[d.from], To: s.reach[d.to], HCAFrom: r.Ports[d.from][m.Rail].HCA, HCATo: r.Ports[d.to][m.Rail].HCA, Rail: m.Rail,
+				Gbps: d.o.Gbps, HostGbps: d.o.HostGbps, Usec: d.o.Usec, Verdict: d.o.Verdict,
+			}
+			if d.o.Error != "" {
+				p.Error = &d.o.Error
+			}
+			res.Pairs = append(res.Pairs, p)
+		}
+	}
+	res.Findings = append(res.Findings, preflight.LimitsOfPairs(all, r)...)
+	return nil
+}
+
+func hostCount(n int) string {
+	if n == 1 {
+		return "1 host"
+	}
+	return fmt.Sprintf("%d hosts", n)
+}
+
+// priorityBytes reads how many bytes every tested netdev has sent and received
+// by priority; nil where the plan names no priority to look for, or nothing but
+// emulated devices is tested. A host that does not answer is absent.
+func (a *app) priorityBytes(ctx context.Context, s site, ports [][]*preflight.TestPort) map[string]topology.Host {
+	if q := s.prof.Fabric.QoS; q == nil || q.RDMA.Priority == nil {
+		return nil
+	}
+	real := func(p *preflight.TestPort) bool { return p != nil && !p.Emulated && p.Netdev != "" }
+	if !slices.ContainsFunc(ports, func(row []*preflight.TestPort) bool { return slices.ContainsFunc(row, real) }) {
+		return nil
+	}
+	out := map[string]topology.Host{}
+	for _, r := range remote.RunAll(ctx, s.way(), s.reach, func(h string) remote.Command {
+		return remote.Command{Argv: []string{s.paths[h], "snapshot", "--quick", "--counters"}}
+	}, remote.Options{Deadline: lookDeadline}) {
+		if h, err := readNode(r); err == nil {
+			out[r.Host] = h
+		}
+	}
+	return out
+}
+
+// wireDeltas are the counters of the ports that carried a test with a result.
+func wireDeltas(s site, ports [][]*preflight.TestPort, all []preflight.Measured, before, after map[string]topology.Host) []preflight.PortDelta {
+	var out []preflight.PortDelta
+	seen := map[*preflight.TestPort]bool{}
+	for _, m := range all {
+		for _, host := range []int{m.A, m.B} {
+			p := ports[host][m.Rail]
+			if seen[p] || p.Emulated || m.There.Gbps == nil && m.Back.Gbps == nil {
+				continue
+			}
+			seen[p] = true
+			name := s.reach[host]
+			d := preflight.PriorityBytes(after[name], p.Netdev).Since(preflight.PriorityBytes(before[name], p.Netdev))
+			out = append(out, preflight.PortDelta{Host: name, Port: fmt.Sprintf("%s port %d", p.HCA, p.Number), Netdev: p.Netdev, Delta: d})
+		}
+	}
+	slices.SortStableFunc(out, func(x, y preflight.PortDelta) int { return strings.Compare(x.Host+" "+x.Port, y.Host+" "+y.Port) })
+	return out
+}
+
+func hostList(names []string) []hosts.Host {
+	var out []hosts.Host
+	for _, n := range names {
+		out = append(out, hosts.Host{Name: n})
+	}
+	return out
+}
