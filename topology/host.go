@@ -2,6 +2,7 @@ package topology
 
 import (
 	"net/netip"
+	"strings"
 	"time"
 )
 
@@ -36,6 +37,9 @@ type Host struct {
 	ConfigFiles []ConfigFile // nccl.conf, ucx.conf, MCA files, with their text
 	Counters    []CounterSample
 	Opinions    []Opinion // what ghw and rdmamap say, where they were asked
+	Places      []Place   // what the job needs at the same path everywhere, where that was asked
+	Clock       Clock
+	ReachedBy   netip.Addr // own address of the ssh connection by which it was looked at; invalid: none
 
 	Source     string       // "live", "snapshot", "root", "nccl-xml"
 	Hidden     string       // why the PCI topology cannot be trusted ("flat tree of a virtual machine"); "" trusted
@@ -407,6 +411,51 @@ type CounterSample struct {
 	Device string    // "mlx5_0:1" or a netdev name
 	At     time.Time // when they were read; zero unknown
 	Values map[string]int64
+}
+
+// Roles of a Place.
+const (
+	RoleProgram   = "program"
+	RoleLibrary   = "library"
+	RoleDirectory = "directory"
+)
+
+// OnlyByLibraryPath is the Missing of a library that is found by the
+// LD_LIBRARY_PATH of the machine where the job is started, and by nothing here.
+const OnlyByLibraryPath = "LD_LIBRARY_PATH"
+
+// Place is a path that a job needs to find on every host.
+type Place struct {
+	Role    string
+	Path    string // where it is; as asked for when it is nowhere
+	Missing string // why it cannot be used: "ENOENT", "EACCES", OnlyByLibraryPath …; "" it can
+	ID      string // of the content: "build-id:…", "sha256:…"; "" unknown
+	Mount   string // file system: type, and source of one that hosts may share ("nfs4 nas:/home")
+	Detail  string // of a library its soname, of a script its interpreter
+}
+
+// Shared reports whether the file system of a place is one that hosts share.
+func (p Place) Shared() bool {
+	kind, _, _ := strings.Cut(p.Mount, " ")
+	return SharedFileSystem(kind)
+}
+
+// SharedFileSystem reports whether a file system type is that of a network or
+// cluster file system.
+func SharedFileSystem(kind string) bool {
+	for _, k := range []string{"nfs", "lustre", "gpfs", "beegfs", "ceph", "glusterfs", "fuse.glusterfs", "cifs", "smb3", "panfs", "pvfs2", "orangefs", "wekafs", "fuse.juicefs", "fuse.sshfs", "9p", "virtiofs", "gfs2", "ocfs2", "afs", "quobyte", "fuse.quobyte", "vast"} {
+		if kind == k || k == "nfs" && kind == "nfs4" {
+			return true
+		}
+	}
+	return false
+}
+
+// Clock is what the host's clock said when it was looked at.
+type Clock struct {
+	At      time.Time // zero unknown
+	Synced  *bool     // something keeps it right (adjtimex)
+	Sources []string  // time servers given as addresses; "dev NAME" for an interface that ptp4l uses
 }
 
 // Opinion is what another library says of a device: never a source of a plan,

@@ -153,7 +153,7 @@ func (a *app) checkJobHosts(ctx context.Context, o hostChecks) (checked, remote.
 	if t == nil {
 		return c, nil, usageError(errors.New("--remote none reaches no host"), "auto, native, ssh or srun")
 	}
-	seen, err := a.lookAtNodes(ctx, t, alloc, here)
+	seen, err := a.lookAtNodes(ctx, t, alloc, here, lookFor{full: true})
 	if err != nil {
 		return c, t, err
 	}

@@ -17,9 +17,12 @@ import (
 )
 
 type snapshotOptions struct {
-	output   string
-	quick    bool
-	counters bool
+	output      string
+	quick       bool
+	counters    bool
+	programs    []string
+	directories []string
+	libraryPath string
 }
 
 func newSnapshotCmd(a *app) *cobra.Command {
@@ -37,12 +40,16 @@ and no values whose names speak of secrets.
 
 Exit status: 0 written; 1 could not be taken or written; 2 usage.`,
 		Example: `  fabrun snapshot > $(hostname).snap
+  fabrun snapshot --program ./solver --directory "$PWD" > node1.snap
   fabrun plan --from node1.snap -- mpirun -np 64 ./solver`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runSnapshot(cmd.Context(), a, o) },
 	}
 	cmd.Flags().BoolVar(&o.quick, "quick", false, "only what a plan needs: start nothing, read no counters")
 	cmd.Flags().BoolVar(&o.counters, "counters", false, "with --quick: the counters of ports and network interfaces all the same")
+	cmd.Flags().StringArrayVar(&o.programs, "program", nil, "also say what this `program` and the libraries it loads are here")
+	cmd.Flags().StringArrayVar(&o.directories, "directory", nil, "also say whether this `directory` is here, and on what file system")
+	cmd.Flags().StringVar(&o.libraryPath, "library-path", "", "with --program: `directories` to search last, as LD_LIBRARY_PATH has them")
 	cmd.Flags().StringVarP(&o.output, "output", "o", "", "write to this `file` instead of standard output")
 	return cmd
 }
@@ -53,6 +60,13 @@ func runSnapshot(ctx context.Context, a *app, o snapshotOptions) error {
 	if o.quick {
 		opts = live.Options{Env: a.env, Counters: o.counters}
 	}
+	for _, p := range o.programs {
+		opts.Places = append(opts.Places, live.Asked{Role: topology.RoleProgram, Path: p})
+	}
+	for _, p := range o.directories {
+		opts.Places = append(opts.Places, live.Asked{Role: topology.RoleDirectory, Path: p})
+	}
+	opts.LibraryPath = o.libraryPath
 	fsys, _, done, err := a.hostFS(ctx, opts)
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/user"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -15,12 +16,15 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"fabrun/launcher"
 	"fabrun/launcher/hosts"
 	"fabrun/launcher/plan"
+	"fabrun/launcher/preflight"
 	"fabrun/launcher/remote"
 	"fabrun/topology"
 	"fabrun/topology/discover"
 	"fabrun/topology/finding"
+	"fabrun/topology/live"
 )
 
 // nodeOptions are the flags that say how other hosts are reached.
@@ -152,38 +156,83 @@ type nodes struct {
 	finds []finding.Finding
 }
 
-// lookAtNodes brings fabrun to every host of the job, where it is not there,
-// and looks at each. A host that does not answer costs its deadline once and is
-// named.
-func (a *app) lookAtNodes(ctx context.Context, t remote.Transport, alloc hosts.Allocation, here topology.Host) (nodes, error) {
+// lookFor says what to look at on the job's hosts.
+type lookFor struct {
+	full   bool         // all that can be learnt, not only what a plan needs
+	places []live.Asked // what the job needs at the same path everywhere
+}
+
+// jobPlaces are the paths that a job started here needs on every host: its
+// working directory, and the program where this machine has it.
+func (a *app) jobPlaces(cmd plan.Command) []live.Asked {
+	var out []live.Asked
+	for _, words := range cmd.Programs() {
+		if cmd.Container() != "" || len(words) == 0 || words[0] == "" {
+			continue // what is in an image is nowhere outside
+		}
+		path, _ := a.getenv("PATH")
+		file, err := launcher.LookPath(words[0], path, ".")
+		if err != nil {
+			continue // the launcher will say so, or it is on the other hosts only
+		}
+		if file, err = filepath.Abs(file); err == nil {
+			out = append(out, live.Asked{Role: topology.RoleProgram, Path: file})
+		}
+	}
+	if dir, err := os.Getwd(); err == nil {
+		out = append(out, live.Asked{Role: topology.RoleDirectory, Path: dir})
+	}
+	return out
+}
+
+// snapshotArgs are the arguments with which another host looks at itself.
+func (a *app) snapshotArgs(want lookFor) []string {
+	args := []string{"snapshot"}
+	if !want.full {
+		args = append(args, "--quick")
+	}
+	for _, p := range want.places {
+		args = append(args, "--"+p.Role+"="+p.Path)
+	}
+	if v, _ := a.getenv("LD_LIBRARY_PATH"); v != "" && len(want.places) > 0 {
+		args = append(args, "--library-path="+v)
+	}
+	return args
+}
+
+// lookAtNodes looks at every host of the job, in one round trip where fabrun is
+// there already; to the others it is brought. A host that does not answer costs
+// its deadline once and is named.
+func (a *app) lookAtNodes(ctx context.Context, t remote.Transport, alloc hosts.Allocation, here topology.Host, want lookFor) (nodes, error) {
 	n := nodes{path: a.self()}
 	others, self := otherNodes(alloc)
 	arch := map[string]string{"amd64": "x86_64", "arm64": "aarch64", "ppc64le": "ppc64le"}[runtime.GOARCH]
-	program, err := remote.ReadProgram(a.self(), arch, "version")
+	program, err := remote.ReadProgram(a.self(), arch)
 	if err != nil {
 		return n, fmt.Errorf("reading fabrun itself: %w", err)
 	}
 	opts := remote.Options{Deadline: lookDeadline}
-	paths, errs := remote.Stage(ctx, t, others, program, opts)
 	opts.OnDone = func(done, total int, _ remote.Result) { a.progress.step("looking at hosts", done, total) }
 	defer a.progress.clear()
+	results, paths := remote.RunProgram(ctx, t, others, program, a.snapshotArgs(want), opts)
+	found, errs := map[string]topology.Host{}, map[string]error{}
+	now := time.Now()
+	clocks := []preflight.ClockReading{{Remote: now, Sent: now, Received: now}}
 	var ready []string
-	for _, h := range others {
-		if paths[h] == "" {
-			continue
-		}
-		ready = append(ready, h)
-	}
-	found := map[string]topology.Host{}
-	for _, r := range remote.RunAll(ctx, t, ready, func(h string) remote.Command {
-		return remote.Command{Argv: []string{paths[h], "snapshot", "--quick"}}
-	}, opts) {
+	for _, r := range results {
 		h, err := readNode(r)
 		if err != nil {
 			errs[r.Host] = err
 			continue
 		}
+		ready = append(ready, r.Host)
 		found[r.Host] = h
+		clocks = append(clocks, preflight.ClockReading{Host: r.Host, Remote: h.Clock.At, Sent: r.Began, Received: r.Began.Add(r.Took)})
+	}
+	n.finds = append(n.finds, preflight.ClockSkew(clocks)...)
+	if len(self) > 0 && len(want.places) > 0 {
+		libraryPath, _ := a.getenv("LD_LIBRARY_PATH")
+		here.Places = live.Places(os.DirFS("/"), a.env, want.places, libraryPath)
 	}
 	for _, h := range alloc.Hosts {
 		seen, ok := found[h.Name]

@@ -148,7 +148,7 @@ func (a *app) lookAtJob(ctx context.Context, job *jobLook, o jobOptions) error {
 		//nolint:errcheck // connections that are no longer needed
 		defer t.Close()
 	}
-	seen, err := a.lookAtNodes(ctx, t, job.alloc, job.hosts[0])
+	seen, err := a.lookAtNodes(ctx, t, job.alloc, job.hosts[0], lookFor{places: a.jobPlaces(job.cmd)})
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"fabrun/topology"
 	"fabrun/topology/finding"
@@ -121,6 +122,7 @@ func Facts(h topology.Host) []Fact {
 			break
 		}
 	}
+	placeFacts(h, add)
 	return out
 }
 
@@ -262,12 +264,76 @@ func Across(hosts []topology.Host, ports [][]string) []finding.Finding {
 			}
 		}
 	}
+	out = append(out, ownDirectories(hosts)...)
 	finding.Sort(out)
 	return out
 }
 
 func hostWith(hosts []topology.Host, values []string, v string) string {
 	return hosts[slices.Index(values, v)].Name
+}
+
+// ClockReading is what a host's clock said, between two times of ours.
+type ClockReading struct {
+	Host           string // "" this machine
+	Remote         time.Time
+	Sent, Received time.Time
+}
+
+// ClockSkew names the hosts whose clock is away from most, by more than the way
+// to them can explain. Away from this machine's is not enough: it may be the
+// one that is wrong.
+func ClockSkew(readings []ClockReading) []finding.Finding {
+	type offset struct {
+		host   string
+		lo, hi time.Duration // against this machine
+	}
+	var all []offset
+	for _, r := range readings {
+		if !r.Remote.IsZero() {
+			// The monotonic part would be subtracted otherwise: clocks are compared.
+			all = append(all, offset{r.Host, r.Remote.Sub(r.Received.Round(0)), r.Remote.Sub(r.Sent.Round(0))})
+		}
+	}
+	if len(all) < 2 {
+		return nil
+	}
+	slices.SortStableFunc(all, func(a, b offset) int { return cmp.Compare(a.lo+a.hi, b.lo+b.hi) })
+	// Of an even number, the middle that agrees with this machine.
+	usual := all[(len(all)-1)/2]
+	if high := all[len(all)/2]; (high.lo + high.hi).Abs() < (usual.lo + usual.hi).Abs() {
+		usual = high
+	}
+	var out []finding.Finding
+	for _, o := range all {
+		var away time.Duration
+		switch lo, hi := o.lo-usual.hi, o.hi-usual.lo; {
+		case lo > 0:
+			away = lo
+		case hi < 0:
+			away = hi
+		}
+		if away.Abs() < time.Second {
+			continue
+		}
+		sev := finding.Note
+		if away.Abs() >= 5*time.Second {
+			sev = finding.Warning
+		}
+		side := "ahead"
+		if away < 0 {
+			side = "behind"
+		}
+		f := finding.Finding{
+			ID: "across.clock", Severity: sev, Host: o.host, Subject: "clock", Seen: fmt.Sprintf("%v or more %s", away.Abs().Round(100*time.Millisecond), side), Wanted: "the same time, as most hosts have it",
+			Why: "logs cannot be put in order; munge, Kerberos and certificates fail when it grows", Hint: "chronyc tracking; chronyc makestep",
+		}
+		if o.host == "" {
+			f.Subject = "clock of the machine that looks"
+		}
+		out = append(out, f)
+	}
+	return out
 }
 
 // Difference is one fact that two hosts do not share. "" is unknown.

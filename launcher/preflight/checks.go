@@ -64,6 +64,9 @@ func Checks() []Check {
 		{"net.bridge", "container bridges carry what the network does", checkBridge},
 		{"counter.errors", "no link flaps and no symbol errors so far", checkCounters},
 		{"software.gpu-plugin", "NCCL's net plugin where the site uses one", checkPlugin},
+		{"place.program", "the job's program is there and can be executed", checkProgram},
+		{"place.libraries", "the program's libraries are found", checkLibraries},
+		{"place.directory", "the job's working directory is there", checkDirectory},
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"fabrun/profiles"
 	"fabrun/topology"
@@ -165,5 +166,81 @@ func TestAcross(t *testing.T) {
 	even[1].Kernel = "5.15"
 	if fs := Across(even, nil); len(fs) != 1 || fs[0].Host != "" || fs[0].ID != "across.kernel" {
 		t.Errorf("no majority: %v", fs)
+	}
+}
+
+func TestPlaces(t *testing.T) {
+	with := func(name string, places ...topology.Place) topology.Host {
+		h := healthy(name)
+		h.Places = places
+		return h
+	}
+	program := topology.Place{Role: topology.RoleProgram, Path: "/opt/solver", ID: "build-id:aa"}
+	nfs := topology.Place{Role: topology.RoleDirectory, Path: "/work", Mount: "nfs4 nas:/work"}
+	local := topology.Place{Role: topology.RoleDirectory, Path: "/work", Mount: "ext4"}
+	mpi := topology.Place{Role: topology.RoleLibrary, Path: "/usr/lib/libmpi.so.40", ID: "build-id:bb", Detail: "libmpi.so.40"}
+	mpi2, program2 := mpi, program
+	mpi2.ID, program2.ID = "build-id:cc", "build-id:dd"
+	lost := func(p topology.Place, why string) topology.Place {
+		p.Missing, p.ID, p.Mount = why, "", ""
+		return p
+	}
+	for _, tc := range []struct {
+		name  string
+		hosts []topology.Host
+		want  string
+	}{
+		{"alike", []topology.Host{with("a", program, nfs, mpi), with("b", program, nfs, mpi)}, ""},
+		{"no program", []topology.Host{with("a", program), with("b", lost(program, "ENOENT"))}, "b error place.program"},
+		{"may not be executed", []topology.Host{with("a", lost(program, "EACCES"))}, "a error place.program"},
+		{"no directory", []topology.Host{with("a", nfs), with("b", lost(nfs, "ENOENT"))}, "b error place.directory"},
+		{"no library", []topology.Host{with("a", mpi), with("b", lost(mpi, "ENOENT"))}, "b error place.libraries"},
+		{"a library by the head's path", []topology.Host{with("a", mpi), with("b", lost(mpi, topology.OnlyByLibraryPath))}, "b note place.libraries"},
+		{"another build", []topology.Host{with("a", program), with("b", program), with("c", program2)}, "c error across.program"},
+		{"another MPI", []topology.Host{with("a", mpi), with("b", mpi), with("c", mpi2)}, "c warning across.library"},
+		{"one has no share", []topology.Host{with("a", nfs), with("b", nfs), with("c", local)}, "c warning across.directory"},
+		{"local everywhere", []topology.Host{with("a", local), with("b", local)}, " note across.directory"},
+	} {
+		var got []string
+		for _, h := range tc.hosts {
+			for _, f := range HostFindings(h, plan26(), Job{}) {
+				got = append(got, fmt.Sprint(f.Host, " ", f.Severity, " ", f.ID))
+			}
+		}
+		for _, f := range Across(tc.hosts, nil) {
+			got = append(got, fmt.Sprint(f.Host, " ", f.Severity, " ", f.ID))
+		}
+		if s := strings.Join(got, "|"); s != tc.want {
+			t.Errorf("%s: got %q, want %q", tc.name, s, tc.want)
+		}
+	}
+}
+
+func TestClockSkew(t *testing.T) {
+	t0 := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	at := func(host string, off, took time.Duration) ClockReading {
+		return ClockReading{Host: host, Remote: t0.Add(off + took/2), Sent: t0, Received: t0.Add(took)}
+	}
+	const s = time.Second
+	for _, tc := range []struct {
+		name     string
+		readings []ClockReading
+		want     string
+	}{
+		{"alike", []ClockReading{at("", 0, 0), at("a", s/10, s/2), at("b", -s/10, s/2)}, ""},
+		{"one behind", []ClockReading{at("", 0, 0), at("a", 0, s), at("b", -3*s, s)}, "b note 2.5s or more behind"},
+		{"one far ahead", []ClockReading{at("", 0, 0), at("a", 0, s), at("b", 100*s, s)}, "b warning 1m39s or more ahead"},
+		{"slow answers excuse", []ClockReading{at("", 0, 0), at("a", 0, s), at("b", -3*s, 8*s)}, ""},
+		{"this machine is the odd one", []ClockReading{at("", 0, 0), at("a", 60*s, 0), at("b", 60*s, 0)}, " warning 1m0s or more behind"},
+		{"two hosts, who knows: ours", []ClockReading{at("", 0, 0), at("a", 60*s, 0)}, "a warning 1m0s or more ahead"},
+		{"a host that sends no time", []ClockReading{at("", 0, 0), {Host: "a", Sent: t0, Received: t0}}, ""},
+	} {
+		var got []string
+		for _, f := range ClockSkew(tc.readings) {
+			got = append(got, fmt.Sprint(f.Host, " ", f.Severity, " ", f.Seen))
+		}
+		if s := strings.Join(got, "|"); s != tc.want {
+			t.Errorf("%s: got %q, want %q", tc.name, s, tc.want)
+		}
 	}
 }

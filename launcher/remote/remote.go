@@ -48,6 +48,7 @@ type Result struct {
 	Truncated bool // more was printed than Options.MaxOutput
 	Status    int  // exit status; -1 when it was not seen
 	Err       error
+	Began     time.Time // of this machine's clock
 	Took      time.Duration
 }
 
@@ -89,7 +90,7 @@ func Run(ctx context.Context, t Transport, host string, cmd Command, o Options) 
 	}
 	out, errw := &limited{left: limit, full: full}, &limited{left: limit, full: full}
 	status, err := t.Exec(ctx, host, cmd, Streams{Stdout: out, Stderr: errw})
-	r := Result{Host: host, Status: status, Err: err, Took: time.Since(start), Truncated: over.Load()}
+	r := Result{Host: host, Status: status, Err: err, Began: start, Took: time.Since(start), Truncated: over.Load()}
 	r.Stdout, r.Stderr = out.bytes(), errw.bytes()
 	switch {
 	case r.Truncated:
@@ -105,6 +106,38 @@ func Run(ctx context.Context, t Transport, host string, cmd Command, o Options) 
 		r.Err = &HostError{Host: host, Cause: NotExecutable, Err: fmt.Errorf("%q: %s", first(cmd.Argv), lastLine(r.Stderr, "cannot be executed"))}
 	}
 	return r
+}
+
+// manyHosts is a Transport that can run one command on many hosts at once, for
+// less than one Exec each costs. It returns results in the order of hosts, and
+// nil for a host that it did not get to: that one is asked alone.
+type manyHosts interface {
+	runSame(ctx context.Context, hosts []string, cmd Command, o Options) []*Result
+}
+
+// RunSame is RunAll for the same command on every host, which some transports
+// (srun: one step for all) do better. The command gets no standard input.
+func RunSame(ctx context.Context, t Transport, hosts []string, cmd Command, o Options) []Result {
+	all := func(string) Command { return cmd }
+	many, ok := t.(manyHosts)
+	if !ok || len(hosts) < 2 || cmd.Stdin != nil {
+		return RunAll(ctx, t, hosts, all, o)
+	}
+	results := make([]Result, len(hosts))
+	var alone []string
+	at := map[string]int{}
+	for i, r := range many.runSame(ctx, hosts, cmd, o) {
+		at[hosts[i]] = i
+		if r == nil {
+			alone = append(alone, hosts[i])
+			continue
+		}
+		results[i] = *r
+	}
+	for _, r := range RunAll(ctx, t, alone, all, o) {
+		results[at[r.Host]] = r
+	}
+	return results
 }
 
 // RunAll runs cmd(host) on every host and returns the results in the order of

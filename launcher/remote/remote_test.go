@@ -369,41 +369,106 @@ func TestTwoHundredHosts(t *testing.T) {
 	}
 }
 
-func TestStage(t *testing.T) {
+// TestRunProgram: a host that has the program runs it in one round trip; to
+// the others a copy is brought, once.
+func TestRunProgram(t *testing.T) {
 	o := remotetest.NewOpenSSH(t)
 	dir := t.TempDir()
 	prog := filepath.Join(dir, "prog")
-	_ = os.WriteFile(prog, []byte("#!/bin/sh\n[ \"$1\" = version ] && echo v1\n"), 0o755)
-	p, err := ReadProgram(prog, "", "version")
+	_ = os.WriteFile(prog, []byte("#!/bin/sh\n[ \"$1\" = version ] && echo \"v1 $2\"\n"), 0o755)
+	p, err := ReadProgram(prog, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	tr := transports(t, o)[0]
-	defer tr.Close()
-	paths, errs := Stage(t.Context(), tr, []string{"127.0.0.1"}, p, Options{})
-	if paths["127.0.0.1"] != prog || len(errs) != 0 {
-		t.Errorf("same path: %v %v", paths, errs)
-	}
-	p.Path = "/no/such/place"
-	copies := 0
-	for range 2 {
-		paths, errs = Stage(t.Context(), tr, []string{"127.0.0.1", "127.0.0.2"}, p, Options{})
-		for _, h := range []string{"127.0.0.1", "127.0.0.2"} {
-			r := Run(t.Context(), tr, h, Command{Argv: []string{paths[h], "version"}}, Options{})
-			if string(r.Stdout) != "v1\n" {
-				t.Errorf("%s: %v %v %q %v", h, paths, errs, r.Stdout, r.Err)
+	for _, tr := range transports(t, o) {
+		t.Run(tr.Name(), func(t *testing.T) {
+			defer tr.Close()
+			both := []string{"127.0.0.1", "127.0.0.2"}
+			run := func(p Program, want string) map[string]string {
+				t.Helper()
+				rs, paths := RunProgram(t.Context(), tr, both, &p, []string{"version", "it's"}, Options{})
+				for i, r := range rs {
+					if r.Host != both[i] || r.Err != nil || string(r.Stdout) != "v1 it's\n" || !strings.HasSuffix(paths[r.Host], want) {
+						t.Errorf("%s at %q: %q %v", r.Host, paths[r.Host], r.Stdout, r.Err)
+					}
+				}
+				return paths
 			}
-			copies++
+			run(*p, prog)
+			away := *p
+			away.Path = "/no/such/place"
+			for range 2 {
+				paths := run(away, "fabrun-"+p.Sum())
+				t.Cleanup(func() { _ = os.Remove(paths["127.0.0.1"]) })
+			}
+			away.Arch, away.sum = "vax", strings.Repeat("0", 64)
+			rs, _ := RunProgram(t.Context(), tr, both[:1], &away, nil, Options{})
+			if CauseOf(rs[0].Err) != NotExecutable {
+				t.Errorf("another machine: %v", rs[0].Err)
+			}
+		})
+	}
+}
+
+// TestProgramIsKnownByItsMark: another build at the same path is not run, a
+// file of another user is not known by a mark alone.
+func TestProgramIsKnownByItsMark(t *testing.T) {
+	build := func(text string) string {
+		dir := t.TempDir()
+		_ = os.WriteFile(filepath.Join(dir, "main.go"), []byte("package main\nfunc main() { println(\""+text+"\") }\n"), 0o600)
+		out := filepath.Join(dir, "prog")
+		c := exec.Command("go", "build", "-o", out, filepath.Join(dir, "main.go"))
+		c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
+		if text, err := c.CombinedOutput(); err != nil {
+			t.Skipf("go build: %v: %s", err, text)
 		}
+		return out
 	}
-	t.Cleanup(func() { _ = os.Remove(paths["127.0.0.1"]) })
-	if !strings.HasSuffix(paths["127.0.0.1"], "fabrun-"+p.Sum()) {
-		t.Errorf("staged at %v", paths)
+	one, two := build("one"), build("two")
+	p, err := ReadProgram(one, "")
+	if err != nil || p.mark == "" {
+		t.Fatalf("no mark: %v", err)
 	}
-	p.Arch = "vax"
-	if _, errs = Stage(t.Context(), tr, []string{"127.0.0.1"}, p, Options{}); CauseOf(errs["127.0.0.1"]) != NotExecutable {
-		t.Errorf("another machine: %v", errs)
+	local := NewLocal()
+	home := t.TempDir()
+	run := func() (string, string) {
+		rs, paths := RunProgram(t.Context(), envTransport{local, []string{"HOME=" + home, "XDG_CACHE_HOME="}}, []string{"h"}, p, nil, Options{})
+		if rs[0].Err != nil {
+			t.Fatal(rs[0].Err)
+		}
+		return string(rs[0].Stderr), paths["h"]
 	}
+	if out, path := run(); out != "one\n" || path != one {
+		t.Errorf("got %q at %s", out, path)
+	}
+	other, _ := os.ReadFile(two)
+	_ = os.Remove(one)
+	_ = os.WriteFile(one, other, 0o755)
+	if out, path := run(); out != "one\n" || path == one {
+		t.Errorf("another build at the same path: got %q at %s", out, path)
+	}
+	if os.Geteuid() != 0 {
+		return
+	}
+	// A file with the mark that somebody else wrote.
+	_ = os.WriteFile(one, []byte("#!/bin/sh\n# "+p.mark+"\necho planted >&2\n"), 0o755)
+	if err := os.Chown(one, 65534, 65534); err != nil {
+		t.Fatal(err)
+	}
+	if out, _ := run(); strings.Contains(out, "planted") {
+		t.Errorf("a planted program was run: %q", out)
+	}
+}
+
+// envTransport adds variables to every command.
+type envTransport struct {
+	Transport
+	env []string
+}
+
+func (e envTransport) Exec(ctx context.Context, host string, cmd Command, s Streams) (int, error) {
+	cmd.Env = append(cmd.Env, e.env...)
+	return e.Transport.Exec(ctx, host, cmd, s)
 }
 
 func TestSrunFailures(t *testing.T) {

@@ -133,6 +133,19 @@ import (
 //	-- fabrun/opinions --           second opinions (ghw, rdmamap); tabs: source, subject, attribute, value
 //	rdmamap	mlx5_0	netdev	ens1f0np0
 //	ghw	0000:3b:00.0	name	Mellanox Technologies MT28908 Family [ConnectX-6]
+//
+//	-- fabrun/places --             what a job needs at the same path; tabs: role, path, state, content, file system, detail
+//	program	/home/u/solver	ok	build-id:6a3b…	nfs4 nas:/home	-
+//	library	/usr/lib/libmpi.so.40	ok	build-id:17c2…	-	libmpi.so.40
+//	directory	/home/u/case	ENOENT	-	-	-
+//
+//	-- fabrun/clock --
+//	time 2026-01-02T03:04:05.678Z
+//	synchronised yes
+//	source 10.0.0.1                 a time server's address, or "dev ens1f0" for ptp4l
+//
+//	-- fabrun/session --
+//	ssh 10.0.0.5                    this host's address of the ssh connection
 const (
 	SectionLimits    = "fabrun/limits"
 	SectionAffinity  = "fabrun/affinity"
@@ -155,6 +168,9 @@ const (
 	SectionCounters  = "fabrun/counters"
 	SectionNVML      = "fabrun/nvml"
 	SectionOpinions  = "fabrun/opinions"
+	SectionPlaces    = "fabrun/places"
+	SectionClock     = "fabrun/clock"
+	SectionSession   = "fabrun/session"
 )
 
 // factParser reads one section into a Host. It returns what it could not read,
@@ -184,13 +200,16 @@ var factParsers = []factParser{
 	{SectionNVML, parseNVML},
 	{SectionDevices, parseDevices}, // after modules and NVML: it looks for each GPU's node
 	{SectionOpinions, parseOpinions},
+	{SectionPlaces, parsePlaces},
+	{SectionClock, parseClock},
+	{SectionSession, parseSession},
 }
 
 // readFacts fills h from the fabrun/ sections of fsys. It is called last, when
 // netdevs, GPUs and HCAs of h are there to be completed by name or address.
 //
 // It fills Limits (the process's: memlock, nofile, shm, pids), CPU.Allowed,
-// Env, Netdevs[].{Addrs,DCB,DCBError,Ethtool}, Routes, Rules, RDMANetns,
+// Env, Places, Clock, ReachedBy, Netdevs[].{Addrs,DCB,DCBError,Ethtool}, Routes, Rules, RDMANetns,
 // DeviceNodes, GPUs[].{Name,UUID,Memory,Capability,Driver,MIG,Links,NoP2P,DeviceNode},
 // Container, Modules, IOMMU, PeerMemory, Software, ConfigFiles, Counters and
 // Opinions. Everything else of a Host comes from the kernel's files.

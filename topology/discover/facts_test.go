@@ -46,6 +46,21 @@ func TestReadFacts(t *testing.T) {
 	}{
 		{name: "nothing there is nothing known", fsys: files()},
 		{
+			name: "places, the clock and the way here",
+			fsys: files(SectionPlaces, "program\t/opt/a b\tok\tbuild-id:aa\tnfs4 nas:/opt\t-\nlibrary\t-\tENOENT\t-\t-\tlibx.so.1\ndirectory\t\"/a\\tb\"\tok\t-\text4\t-\nshort\tline\n",
+				SectionClock, "time 2026-01-02T03:04:05.5Z\nsynchronised no\nsource 10.0.0.1\nsource dev ens1\n", SectionSession, "ssh 10.0.0.5\n"),
+			want: topology.Host{
+				Places: []topology.Place{
+					{Role: "program", Path: "/opt/a b", ID: "build-id:aa", Mount: "nfs4 nas:/opt"},
+					{Role: "library", Missing: "ENOENT", Detail: "libx.so.1"},
+					{Role: "directory", Path: "/a\tb", Mount: "ext4"},
+				},
+				Clock:      topology.Clock{At: time.Date(2026, 1, 2, 3, 4, 5, 500000000, time.UTC), Synced: new(false), Sources: []string{"10.0.0.1", "dev ens1"}},
+				ReachedBy:  netip.MustParseAddr("10.0.0.5"),
+				Unreadable: []topology.Unreadable{{Path: SectionPlaces, Reason: `line 4: want six fields separated by tabs, got "short\tline"`}},
+			},
+		},
+		{
 			name: "limits",
 			fsys: files(SectionLimits, "memlock 65536 unlimited\nnofile 1024 1048576\nshm 67108864 -\npids-max 4915\nfuture 1 2 3\n"),
 			want: topology.Host{Limits: topology.Limits{

@@ -29,6 +29,11 @@ type Options struct {
 	ACS      bool   // read the ACS bits of PCI bridges (needs root to say anything)
 	NVML     string // path of the fabrun-nvml helper; "" does not start it
 
+	// Places are paths that a job needs on every host; LibraryPath is the
+	// LD_LIBRARY_PATH of where the job is started.
+	Places      []Asked
+	LibraryPath string
+
 	// Launchers asks the launchers in PATH for their versions; nil does not:
 	// this package runs nothing but its helper.
 	Launchers func() []topology.Launcher
@@ -68,6 +73,11 @@ func newOverlay(ctx context.Context, root fs.FS, rootPath string, opts Options) 
 	add(discover.SectionIOMMU, m.iommu)
 	add(discover.SectionPeerMem, m.peerMemory)
 	add(discover.SectionSoftware, m.software)
+	add(discover.SectionClock, m.clock)
+	add(discover.SectionSession, m.session)
+	if len(opts.Places) > 0 {
+		add(discover.SectionPlaces, m.places)
+	}
 	for _, c := range m.configFiles() {
 		add(discover.SectionConfig+"/"+c.kind+"/"+c.path, func() ([]byte, error) { return readBounded(root, c.path, maxConfig) })
 	}
