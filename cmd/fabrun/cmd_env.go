@@ -59,7 +59,17 @@ read; 2 usage.`,
 	return c
 }
 
+// envProgramHint is for who meant the program env.
+const envProgramHint = "'fabrun -- env NAME=VALUE PROGRAM' starts the program env: 'fabrun env' prints variables"
+
+func isAssignment(word string) bool {
+	return strings.Contains(word, "=") && !strings.HasPrefix(word, "-")
+}
+
 func runEnv(ctx context.Context, a *app, o envOptions, names []string) error {
+	if i := slices.IndexFunc(names, isAssignment); i >= 0 {
+		return usageError(fmt.Errorf("%s is no name of a variable", names[i]), envProgramHint)
+	}
 	if !slices.Contains(report.EnvFormats(), o.format) {
 		return usageError(fmt.Errorf("unknown form %q", o.format), "--format is one of "+strings.Join(report.EnvFormats(), ", "))
 	}

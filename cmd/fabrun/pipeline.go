@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"fabrun/envgen"
@@ -69,7 +70,7 @@ func (a *app) planJob(ctx context.Context, o jobOptions, argv []string) (planned
 	if a.from != "" {
 		// A replay asks nothing of this machine: the snapshot's launchers count.
 		l = plan.IdentifyFrom(argv, here.Software)
-		if i := slices.IndexFunc(here.Launchers, func(l topology.Launcher) bool { return l.Name == argv[0] }); i >= 0 {
+		if i := slices.IndexFunc(here.Launchers, func(l topology.Launcher) bool { return l.Name == argv[plan.LauncherAt(argv)] }); i >= 0 {
 			l = plan.Identify(argv, here.Launchers[i].Version, here.Launchers[i].Path)
 		}
 	}
@@ -77,11 +78,16 @@ func (a *app) planJob(ctx context.Context, o jobOptions, argv []string) (planned
 	if foamNote != "" {
 		job.notes = append(job.notes, foamNote)
 	}
+	if job.cmd.StartsDaemon() {
+		return planned{Plan: plan.Unchanged(l, argv, "a launcher brings its daemons to the nodes")}, nil
+	}
 	view := *a
 	if a.from != "" {
 		// What the snapshot's host had set, and by which name fabrun goes there.
 		view.env, job.self = snapshotEnv(here), "fabrun"
 	}
+	view.env = plan.EnvAt(argv, view.env)
+	job.shims = view.shimsFor(here)
 	if job.alloc, job.given, err = view.jobHosts(job.cmd, o); err != nil {
 		return planned{}, err
 	}
@@ -114,8 +120,9 @@ type jobLook struct {
 	names   []string // what the launcher calls the hosts, in step; nil: one host stands for all
 	assumed int      // how many hosts the one stands for
 	program plan.ProgramFacts
-	self    string // fabrun's path on every node; "" unknown
-	root    bool   // the launcher runs as root
+	self    string   // fabrun's path on every node; "" unknown
+	root    bool     // the launcher runs as root
+	shims   []string // launchers that are there for a script to call
 	notes   []string
 	finds   []finding.Finding
 }
@@ -199,14 +206,14 @@ func (a *app) decide(job jobLook, o jobOptions) (plan.Plan, error) {
 	// unless fabrun rank makes it on the others.
 	logs := plan.RunDir
 	// A container has a /dev/shm of its own, unless it is apptainer's.
-	inside := container != "" && container != "apptainer" && container != "singularity"
+	inside := job.cmd.Launcher.OwnMPI || container != "" && container != "apptainer" && container != "singularity"
 	if inside || !job.local && (job.self == "" || job.cmd.Launcher.Dialect == plan.Plain) {
 		logs = ""
 	}
 	res := envgen.Compute(envgen.Input{
 		Hosts: job.hosts, Assumed: job.assumed, Profile: profile, Workload: workload,
 		Job: envgen.Job{
-			Settings: job.cmd.Settings(a.env), InContainer: container != "", RanksPerNode: ranksPerNode, Strict: o.strict,
+			Settings: job.cmd.Settings(a.env), InContainer: container != "" || job.cmd.Launcher.OwnMPI, RanksPerNode: ranksPerNode, Strict: o.strict,
 			Launcher: job.cmd.Launcher.Dialect, Versions: jobVersions(job.cmd.Launcher, o), LogDir: logs,
 			Addresses: addressesOf(job.alloc),
 		},
@@ -224,7 +231,7 @@ func (a *app) decide(job jobLook, o jobOptions) (plan.Plan, error) {
 	p := plan.Build(plan.Request{
 		Command: job.cmd, Env: a.env, Hosts: job.alloc, Place: place,
 		HostsGiven: job.given && placement.Hostfile, Local: job.local, Result: res, Self: job.self, Workload: workload, SSH: o.nodes.launcherSSH(), Flags: a.flagsAgain(o),
-		Root: job.root, Program: job.program,
+		Root: job.root, Program: job.program, Shims: job.shims,
 		Table: table,
 	})
 	if job.given || len(job.alloc.Hosts) > 1 {
@@ -392,13 +399,14 @@ func (a *app) flagsAgain(o jobOptions) []string {
 	}
 	absolute := func(name, value string) {
 		// The script may change its directory.
-		if strings.Contains(value, "/") || name == "hostfile" || name == "ssh-key" {
+		if strings.Contains(value, "/") || name == "hostfile" || name == "root" || name == "ssh-key" {
 			if abs, err := filepath.Abs(value); err == nil && value != "" {
 				value = abs
 			}
 		}
 		put(name, value)
 	}
+	absolute("root", a.root)
 	absolute("profile", a.profile)
 	absolute("workload", a.workload)
 	put("hosts", o.hosts)
@@ -448,16 +456,54 @@ func (a *app) asShim() ([]string, bool) {
 		}
 	}
 	a.env = slices.DeleteFunc(env, func(kv string) bool { return strings.HasPrefix(kv, plan.ShimName+"=") })
+	words := slices.Concat([]string{filepath.Base(a.args[0])}, a.args[1:])
+	if startsNothing(words) {
+		// Only on failure does this return; then run says what is wrong.
+		a.becomeProgram(words)
+	}
 	launcher.EndWithParent()
-	return slices.Concat([]string{"run"}, flags, []string{"--", filepath.Base(a.args[0])}, a.args[1:]), true
+	return slices.Concat([]string{"run"}, flags, []string{"--"}, words), true
+}
+
+// startsNothing reports whether a launcher's command line starts no ranks: it
+// asks something ("mpirun --version"), or brings another launcher's daemons to
+// the nodes ("srun … orted").
+func startsNothing(words []string) bool {
+	if len(words) < 2 || len(words) == 2 && strings.HasPrefix(words[1], "-") {
+		return true
+	}
+	l := plan.Identify(words, "", "")
+	return l.Dialect == plan.Srun && plan.Parse(l, words).StartsDaemon()
+}
+
+// becomeProgram replaces this process by a program of the environment's PATH.
+func (a *app) becomeProgram(words []string) {
+	path, _ := a.getenv("PATH")
+	if file, err := launcher.LookPath(words[0], path, "."); err == nil {
+		//nolint:errcheck // the caller goes on where it cannot be started
+		_ = syscall.Exec(file, words, a.env)
+	}
+}
+
+// shimsFor are the launchers that a script of this job could call by name. One
+// that is not installed gets no shim: a script may ask whether it is there.
+func (a *app) shimsFor(here topology.Host) []string {
+	path, _ := a.getenv("PATH")
+	return slices.DeleteFunc(plan.ShimNames(), func(name string) bool {
+		if a.from != "" {
+			return !slices.ContainsFunc(here.Launchers, func(l topology.Launcher) bool { return l.Name == name })
+		}
+		_, err := launcher.LookPath(name, path, ".")
+		return err != nil
+	})
 }
 
 // programFacts is what can be seen of the program without starting it.
 func (a *app) programFacts(cmd plan.Command, p probed) plan.ProgramFacts {
 	var f plan.ProgramFacts
-	if words := cmd.Program(); len(words) > 0 && cmd.Launcher.MPIKind != "" && a.from == "" && cmd.Container() == "" {
+	if name := cmd.Executable(); name != "" && cmd.Launcher.MPIKind != "" && a.from == "" {
 		path, _ := a.getenv("PATH")
-		if file, err := launcher.LookPath(words[0], path, "."); err == nil {
+		if file, err := launcher.LookPath(name, path, "."); err == nil {
 			f.MPIKind, f.Source = linkedMPI(file)
 		}
 	}
@@ -613,14 +659,15 @@ func (a *app) probeLauncher(ctx context.Context, argv []string) (probed, error) 
 	if a.from != "" {
 		return probed{}, nil
 	}
-	path, _ := a.getenv("PATH")
+	env, name := plan.EnvAt(argv, a.env), argv[plan.LauncherAt(argv)]
 	dir, err := os.Getwd()
 	if err != nil {
 		dir = "."
 	}
-	file, err := launcher.LookPath(argv[0], path, dir)
+	path, _ := lookupEnv(env, "PATH")
+	file, err := launcher.LookPath(name, path, dir)
 	if err != nil {
-		return probed{}, startError(argv[0], err)
+		return probed{}, startError(name, err)
 	}
 	p := probed{path: file, resolved: file}
 	if real, err := filepath.EvalSymlinks(file); err == nil {
@@ -631,7 +678,7 @@ func (a *app) probeLauncher(ctx context.Context, argv []string) (probed, error) 
 	}
 	info, err := os.Stat(file)
 	if err != nil {
-		return p, startError(argv[0], err)
+		return p, startError(name, err)
 	}
 	cached := a.probeCache(fmt.Sprintf("%s %s %d %d", file, p.resolved, info.Size(), info.ModTime().UnixNano()))
 	if cached != "" {
@@ -640,7 +687,7 @@ func (a *app) probeLauncher(ctx context.Context, argv []string) (probed, error) 
 			return p, nil
 		}
 	}
-	p.version = askVersion(ctx, file, argv[0], a.env)
+	p.version = askVersion(ctx, file, name, env)
 	if cached != "" && p.version != "" {
 		// A cache that cannot be written costs the question again.
 		//nolint:errcheck // as said

@@ -38,8 +38,11 @@ type app struct {
 }
 
 // getenv returns the last value of name in the environment, and whether it is there.
-func (a *app) getenv(name string) (string, bool) {
-	for _, kv := range slices.Backward(a.env) {
+func (a *app) getenv(name string) (string, bool) { return lookupEnv(a.env, name) }
+
+// lookupEnv returns the last value of a name in an environment.
+func lookupEnv(env []string, name string) (string, bool) {
+	for _, kv := range slices.Backward(env) {
 		if k, v, ok := strings.Cut(kv, "="); ok && k == name {
 			return v, true
 		}
@@ -136,6 +139,9 @@ func run(ctx context.Context, args, env []string, stdin io.Reader, stdout, stder
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		if i := slices.IndexFunc(c.Flags().Args(), isAssignment); c.Name() == "env" && i >= 0 {
+			return usageError(err, envProgramHint)
+		}
 		return usageError(err, fmt.Sprintf("'%s --help' lists the flags", c.CommandPath()))
 	})
 	err := root.ExecuteContext(ctx)

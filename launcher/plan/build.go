@@ -40,6 +40,7 @@ type Request struct {
 	Table    *RankTable       // places and per-rank variables; nil: nothing differs per rank
 	Program  ProgramFacts     // what was seen of the program
 	Flags    []string         // what fabrun was told, for shims in a script's PATH
+	Shims    []string         // of ShimNames, those that are installed here
 	Place    hosts.Allocation // Hosts with the slots of this job; zero value: Hosts
 }
 
@@ -66,6 +67,7 @@ type builder struct {
 // Build decides what is started. It is pure: the same request gives the same
 // plan, and plan prints what run does.
 func Build(r Request) Plan {
+	r.Env = EnvAt(r.Command.Argv, r.Env)
 	b := &builder{Request: r, options: map[int][]Arg{}, front: map[int][]Arg{}, given: r.Command.commandLineSettings()}
 	l := r.Command.Launcher
 	b.plan = Plan{
@@ -185,7 +187,7 @@ func (b *builder) variables() {
 // launcher: another MPI than Open MPI reads no MCA parameters.
 func (b *builder) serves(v envgen.Var) bool {
 	l := b.Command.Launcher
-	return !strings.HasPrefix(v.Name, "OMPI_MCA_") || l.MPIKind == "openmpi" || l.MPIKind == "" && l.Dialect != Torchrun
+	return !strings.HasPrefix(v.Name, "OMPI_MCA_") || l.MPIKind == "openmpi" || l.MPIKind == "" && l.Dialect != Torchrun && !l.OwnMPI
 }
 
 // hostfile tells the launcher where to run, where the user has told fabrun and
@@ -708,15 +710,15 @@ func (b *builder) forwardHydra() {
 // shims make a script's own mpirun go through fabrun: a private directory first
 // in PATH. A script is what is left when the program is no launcher.
 func (b *builder) shims() {
-	if b.Command.Launcher.Dialect != Plain || b.Self == "" || len(b.Command.Argv) == 0 || b.Command.Container() != "" || !b.Result.RDMA && !b.HostsGiven {
+	if b.Command.Launcher.Dialect != Plain || b.Self == "" || len(b.Shims) == 0 || b.Command.Container() != "" || !b.Result.RDMA && !b.HostsGiven {
 		return
 	}
 	v := envgen.Var{Scope: envgen.JobScope, Origin: envgen.FromPlan, Rule: "launcher.shims"}
 	path := v
 	path.Name, path.Value = "PATH", RunDir+"/bin:"+mustLookup(b.Env, "PATH")
-	path.Why = "a script's own " + strings.Join(ShimNames(), ", ") + " go through fabrun"
+	path.Why = "a script's own " + strings.Join(b.Shims, ", ") + " go through fabrun"
 	v.Name, v.Value, v.Why = ShimName, shimValue(RunDir+"/bin", b.Flags), "what those are told"
-	b.plan.Shims = ShimNames()
+	b.plan.Shims = b.Shims
 	b.plan.Env = append(b.plan.Env, path, v)
 }
 
@@ -753,13 +755,24 @@ func (b *builder) launcherFindings() {
 	l := b.Command.Launcher
 	switch {
 	case l.Dialect == Unknown:
+		hint := ""
+		if b.HostsGiven {
+			hint = "the hosts given to fabrun are not handed to it: use its own option for them"
+		}
 		b.find(finding.Finding{
-			ID: "launcher.unknown", Severity: finding.Note, Subject: b.Command.Argv[0],
+			ID: "launcher.unknown", Severity: finding.Note, Subject: b.Command.name(),
 			Seen: l.Note, Wanted: "a launcher whose command line fabrun reads",
-			Why: "it gets the environment, and its command line is left as it is; whether the variables reach other hosts is its own affair",
+			Why: "it gets the environment, and its command line is left as it is; whether the variables reach other hosts is its own affair", Hint: hint,
 		})
 	case l.Note != "":
-		b.note("%s: %s", b.Command.Argv[0], l.Note)
+		b.note("%s: %s", b.Command.name(), l.Note)
+	}
+	if f := readFront(b.Command.Argv); l.Dialect == Plain && f.clear && f.at < len(b.Command.Argv) && startsRanks(b.Command.Argv[f.at:]) {
+		b.find(finding.Finding{
+			ID: "launcher.env-cleared", Severity: finding.Warning, Subject: "env -i",
+			Seen: "env -i in front of " + b.Command.Argv[f.at], Wanted: "an environment that reaches the launcher",
+			Why: "nothing of what fabrun sets arrives, so the launcher is left alone", Hint: "env -i NAME=VALUE … fabrun " + b.Command.Argv[f.at] + " …, in this order",
+		})
 	}
 	if want := b.Program.MPIKind; want != "" && l.MPIKind != "" && want != l.MPIKind && !abiTwins(want, l.MPIKind) {
 		b.find(finding.Finding{

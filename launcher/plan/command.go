@@ -207,9 +207,9 @@ func (c Command) UserMaps(env []string) string {
 			return name
 		}
 	}
-	for _, p := range c.Programs() {
-		if w := walk(p); w.binder != "" {
-			return w.binder
+	for _, p := range append([][]string{c.Argv}, c.Programs()...) {
+		if f := readFront(p); f.binder != "" {
+			return f.binder
 		}
 	}
 	return ""
@@ -233,6 +233,7 @@ func isLibraryVar(name string) bool {
 // set in both places is there once, with the value that the ranks will see.
 // Variables that an outer fabrun set are not the user's.
 func (c Command) Settings(env []string) []envgen.Setting {
+	env = EnvAt(c.Argv, env)
 	marker := ParseMarker(env)
 	var out []envgen.Setting
 	put := func(s envgen.Setting) {
@@ -341,64 +342,48 @@ func lookup(env []string, name string) (string, bool) {
 	return "", false
 }
 
-// wrapped is what the programs in front of the real one do: env, numactl, a
-// container runtime.
+// name is how the user called the launcher.
+func (c Command) name() string { return c.Argv[LauncherAt(c.Argv)] }
+
+// wrapped is what stands in front of the ranks' real program: wrappers, and
+// then perhaps a container runtime.
 type wrapped struct {
-	env       []string // NAME=VALUE set by env
-	binder    string   // numactl, taskset, hwloc-bind, likwid-pin
-	container string   // "apptainer", "docker", …; "" none
-	insert    int      // index where the runtime's own options may be added; -1
-	clean     bool     // the container drops the environment
+	front
+	container string // "apptainer", "docker", …; "" none
+	insert    int    // index where the runtime's own options may be added; -1
 }
 
-// walk reads the wrappers at the front of a program.
+// walk reads what stands in front of a program.
 func walk(words []string) wrapped {
-	w := wrapped{insert: -1}
-	for i := 0; i < len(words); {
-		switch base := path.Base(words[i]); base {
-		case "env":
-			for i++; i < len(words); i++ {
-				if strings.HasPrefix(words[i], "-") {
-					if words[i] == "-u" || words[i] == "-C" {
-						i++
-					}
-					continue
-				}
-				if name, _, ok := strings.Cut(words[i], "="); !ok || name == "" {
-					break
-				}
-				w.env = append(w.env, words[i])
+	w := wrapped{front: readFront(words), insert: -1}
+	if w.at >= len(words) {
+		return w
+	}
+	switch base := path.Base(words[w.at]); base {
+	case "apptainer", "singularity":
+		w.container = base
+	case "docker", "podman", "nerdctl", "enroot":
+		for j := w.at + 1; j < len(words); j++ {
+			if words[j] == "run" || words[j] == "exec" || words[j] == "start" || words[j] == "create" {
+				w.container, w.insert = base, j+1
+				break
 			}
-		case "numactl", "taskset", "hwloc-bind", "likwid-pin":
-			w.binder = base
-			return w
-		case "apptainer", "singularity":
-			w.container = base
-			for j := i + 1; j < len(words); j++ {
-				switch words[j] {
-				case "exec", "run", "shell", "instance":
-					w.insert = j + 1
-				case "-e", "--cleanenv", "-c", "--contain", "-C", "--containall":
-					w.clean = w.clean || words[j] != "-c" && words[j] != "--contain"
-				}
-			}
-			return w
-		case "docker", "podman", "nerdctl", "enroot":
-			for j := i + 1; j < len(words); j++ {
-				if words[j] == "run" || words[j] == "exec" || words[j] == "start" {
-					w.container, w.insert = base, j+1
-					break
-				}
-			}
-			return w
-		case "ch-run", "shifter", "sarus":
-			w.container = base
-			return w
-		default:
-			return w
 		}
+	case "ch-run", "shifter", "sarus", "charliecloud", "udocker":
+		w.container = base
 	}
 	return w
+}
+
+// Executable is the file that the ranks of the first application run in the
+// end, behind numactl and its kind; "" where that is not certain, or lies in a
+// container.
+func (c Command) Executable() string {
+	words := c.Program()
+	if w := walk(words); len(words) > 0 && w.doubt == "" && w.container == "" && w.at < len(words) {
+		return words[w.at]
+	}
+	return ""
 }
 
 // Container names the container runtime that the program runs in; "" none, as

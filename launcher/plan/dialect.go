@@ -28,9 +28,12 @@ type Launcher struct {
 	Family  string // "Open MPI", "HPC-X", "MPICH", "MVAPICH", "Intel MPI", "Slurm", "PyTorch", …; "" for a plain program
 	MPIKind string // as in envgen.Versions: "openmpi", "mpich", "intelmpi", "mvapich"; "" none
 	Version string // "4.1.4"; "" unknown
-	// Words is how many words of the command line name the launcher: 1, or more
-	// for "python -m torch.distributed.run".
+	// Words is how many words of the command line lead to and name the launcher:
+	// 1, or more for "python -m torch.distributed.run" and "nohup mpirun".
 	Words int
+	// OwnMPI: a program that brings the MPI and the libraries of its ranks with
+	// it (a vendor's solver): what is installed on the hosts says nothing of them.
+	OwnMPI bool
 	// Note says why the dialect is not certain; "" when it is.
 	Note string
 }
@@ -85,6 +88,56 @@ var otherLaunchers = []string{
 	"mpirun_rsh", "mpiexec_mpt", "mpiexec.slurm", "deepspeed", "accelerate", "flux", "jsrun", "aprun", "ibrun", "prun", "charmrun", "ccmrun", "lrun", "colossalai",
 }
 
+// solvers are vendors' programs that start their ranks with an MPI of their
+// own. A name that ends in '*' is a beginning that a version follows.
+var solvers = []struct{ name, family string }{
+	{"fluent", "Ansys Fluent"},
+	{"cfx5solve", "Ansys CFX"},
+	{"ansys*", "Ansys Mechanical"},
+	{"mapdl", "Ansys Mechanical"},
+	{"lsdyna*", "LS-DYNA"},
+	{"ls-dyna*", "LS-DYNA"},
+	{"lsrun", "LS-DYNA"},
+	{"starccm+", "STAR-CCM+"},
+	{"abaqus", "Abaqus"},
+	{"abq*", "Abaqus"},
+	{"comsol", "COMSOL"},
+	{"nastran", "Nastran"},
+	{"optistruct", "Altair OptiStruct"},
+	{"radioss", "Altair Radioss"},
+	{"exaqsub", "PowerFLOW"},
+}
+
+// solverFamily is the vendor's program of that name; "" where it is none.
+func solverFamily(base string) string {
+	for _, s := range solvers {
+		stem, version := strings.CutSuffix(s.name, "*")
+		rest, ok := strings.CutPrefix(base, stem)
+		if ok && (rest == "" || version && strings.Trim(rest, "0123456789._-") == "") {
+			return s.family
+		}
+	}
+	return ""
+}
+
+// startsRanks reports whether a command line begins with a launcher's name.
+func startsRanks(argv []string) bool {
+	base := path.Base(argv[0])
+	return slices.Contains(mpiNames, base) || slices.Contains([]string{"srun", "torchrun", "torchrun-script.py", "horovodrun"}, base) ||
+		strings.HasPrefix(base, "python") && torchModule(argv) > 0 || slices.Contains(otherLaunchers, base) || solverFamily(base) != ""
+}
+
+// daemons are what launchers start on the nodes of a job, through srun for
+// example: no ranks, and nothing to plan for.
+var daemons = []string{"orted", "prted", "hydra_pmi_proxy", "hydra_bstrap_proxy", "pmi_proxy", "mpispawn"}
+
+// StartsDaemon reports whether a launcher was itself started by a launcher, to
+// bring its daemons to the nodes: Open MPI's mpirun runs "srun … orted".
+func (c Command) StartsDaemon() bool {
+	words := c.Program()
+	return len(words) > 0 && slices.Contains(daemons, path.Base(words[0]))
+}
+
 // Launchers are the names that AsksVersion asks.
 func Launchers() []string { return append(slices.Clone(mpiNames), "srun") }
 
@@ -94,7 +147,7 @@ func AsksVersion(argv []string) bool {
 	if len(argv) == 0 {
 		return false
 	}
-	base := path.Base(argv[0])
+	base := path.Base(argv[LauncherAt(argv)])
 	return slices.Contains(mpiNames, base) || base == "srun"
 }
 
@@ -107,6 +160,15 @@ func Identify(argv []string, versionText, resolved string) Launcher {
 	if len(argv) == 0 {
 		return Launcher{Dialect: Plain}
 	}
+	at := LauncherAt(argv)
+	l := identify(argv[at:], versionText, resolved)
+	if l.Words > 0 {
+		l.Words += at
+	}
+	return l
+}
+
+func identify(argv []string, versionText, resolved string) Launcher {
 	base := path.Base(argv[0])
 	switch {
 	case slices.Contains(mpiNames, base):
@@ -123,6 +185,9 @@ func Identify(argv []string, versionText, resolved string) Launcher {
 		}
 	case slices.Contains(otherLaunchers, base):
 		return Launcher{Dialect: Unknown, Family: base, Words: 1, Note: "fabrun does not read the command line of " + base}
+	}
+	if family := solverFamily(base); family != "" {
+		return Launcher{Dialect: Unknown, Family: family, Words: 1, OwnMPI: true, Note: family + " starts its ranks with an MPI of its own, which fabrun does not see"}
 	}
 	return Launcher{Dialect: Plain}
 }
@@ -176,9 +241,15 @@ func identifyMPI(base, text, resolved string) Launcher {
 // is a snapshot: the MPI that is installed there counts.
 func IdentifyFrom(argv []string, installed []topology.Software) Launcher {
 	l := Identify(argv, "", "")
-	if len(argv) == 0 || !slices.Contains(mpiNames, path.Base(argv[0])) {
+	if len(argv) == 0 || !slices.Contains(mpiNames, path.Base(argv[LauncherAt(argv)])) {
 		return l
 	}
+	l = identifyInstalled(l, installed)
+	l.Words = LauncherAt(argv) + 1
+	return l
+}
+
+func identifyInstalled(l Launcher, installed []topology.Software) Launcher {
 	var found []topology.Software
 	for _, s := range installed {
 		switch s.Kind {

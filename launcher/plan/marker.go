@@ -91,7 +91,9 @@ func unescape(s string) string {
 const ShimName = "FABRUN_SHIM"
 
 // ShimNames are the launchers that scripts call by name.
-func ShimNames() []string { return []string{"mpirun", "mpiexec", "torchrun"} }
+func ShimNames() []string {
+	return []string{"mpirun", "mpiexec", "orterun", "mpirun.openmpi", "mpiexec.openmpi", "mpirun.mpich", "mpiexec.mpich", "mpiexec.hydra", "srun", "torchrun"}
+}
 
 // shimValue is what ParseShim reads.
 func shimValue(dir string, flags []string) string {

@@ -29,6 +29,8 @@ var versions = map[string]struct{ base, text string }{
 	"horovod":  {"horovodrun", ""},
 	"plain":    {"./a.out", ""},
 	"python":   {"python3", ""},
+	"wrapped":  {"env", "mpirun (Open MPI) 4.1.4\n"},
+	"solver":   {"fluent", ""},
 }
 
 // TestIdentify holds every form in which a launcher answers.
@@ -176,6 +178,7 @@ func TestMatrix(t *testing.T) {
 			"-np 8 ./a.out arg", "./a.out", "-np 8 -x NCCL_IB_TC=1 -x FOO ./a.out", "-np 8 --hostfile mine ./a.out", "-H n1:4,n2:4 -np 8 ./a.out",
 			"--mca pml ob1 -np 8 ./a.out", "-np 4 ./a.out : -np 4 ./b.out x", "-np 4 -x NCCL_IB_HCA=y ./a.out : -np 4 ./b.out", "-np 8 -- ./a.out", "--app jobs",
 			"-np 8 --nonsense ./a.out", "-np 8 apptainer exec --nv img.sif ./a.out", "-np 8 docker run --rm img ./a.out", "-np 8 -x NCCL_* ./a.out", "-np 8 numactl -N 0 ./a.out",
+			"-np 8 numactl -l apptainer exec img.sif ./a.out",
 		},
 		"openmpi5": {"-np 8 ./a.out arg", "--np=8 ./a.out", "-np 8 -x NCCL_IB_TC=1 ./a.out", "-np 8 -x NCCL_* ./a.out", "-np 4 ./a.out : -np 4 ./b.out", "-np 8 -x UNSET ./a.out"},
 		"mpich":    {"-n 8 ./a.out", "-n 8 -f mine ./a.out", "-genvnone -n 8 ./a.out", "-genv NCCL_IB_TC 1 -genvlist PATH -n 8 ./a.out", "-n 4 ./a.out : -n 4 ./b.out", "-hosts n1,n2 -n 8 ./a.out", "-configfile f"},
@@ -185,9 +188,11 @@ func TestMatrix(t *testing.T) {
 		"python":   {"-m torch.distributed.run --nproc-per-node 8 train.py"},
 		"horovod":  {"-np 8 python t.py", "-np 8 -H n1:4,n2:4 python t.py"},
 		"plain":    {"x y"},
+		"wrapped":  {"NCCL_IB_TC=1 nohup mpirun -np 8 ./a.out", "-i mpirun -np 8 ./a.out"},
+		"solver":   {"3ddp -t8 -cnf=hosts -g"},
 	}
 	var out strings.Builder
-	for _, dialect := range []string{"openmpi4", "openmpi5", "mpich", "intelmpi", "srun", "torchrun", "python", "horovod", "plain"} {
+	for _, dialect := range []string{"openmpi4", "openmpi5", "mpich", "intelmpi", "srun", "torchrun", "python", "horovod", "plain", "wrapped", "solver"} {
 		for _, tail := range tails[dialect] {
 			for _, differ := range []bool{false, true} {
 				v := versions[dialect]
@@ -237,7 +242,7 @@ func request(argv []string, text string, differ bool) plan.Request {
 		Env:     []string{"PATH=/bin", "LD_LIBRARY_PATH=/opt/lib", "UCX_LOG_LEVEL=warn", "FOO=1"},
 		Result:  twoHosts(differ), HostsGiven: true, Self: "/opt/fabrun",
 		Hosts:   hosts.Allocation{Source: "--hosts", Hosts: []hosts.Host{{Name: "n1", Slots: four()}, {Name: "n2", Slots: four()}}},
-		Program: plan.ProgramFacts{Python: "/usr/bin/python3"},
+		Program: plan.ProgramFacts{Python: "/usr/bin/python3"}, Shims: []string{"mpirun", "srun"},
 	}
 	if differ {
 		r.Table = &plan.RankTable{Hosts: map[string]int{"n1": 0, "n2": 1}, Classes: []plan.RankClass{
