@@ -17,7 +17,7 @@ type reach struct {
 
 // reaches are the nearest chosen devices of a node's visible GPUs.
 func (n *node) reaches() []reach {
-	all := topology.Paths(*n.h)
+	all := topology.PathsToHCAs(*n.h)
 	var out []reach
 	for i := range n.h.GPUs {
 		g := &n.h.GPUs[i]

@@ -11,13 +11,7 @@ import (
 // (Hidden) the types are unknown.
 func Paths(h Host) []Path {
 	t := newTree(&h)
-	var paths []Path
-	for i := range h.GPUs {
-		for j := range h.HCAs {
-			paths = append(paths, t.toHCA(&h.GPUs[i], &h.HCAs[j]))
-		}
-	}
-	t.markP2C(paths)
+	paths := t.toHCAs()
 	for i := range h.GPUs {
 		for j := i + 1; j < len(h.GPUs); j++ {
 			paths = append(paths, t.toGPU(&h.GPUs[i], &h.GPUs[j]))
@@ -25,6 +19,9 @@ func Paths(h Host) []Path {
 	}
 	return paths
 }
+
+// PathsToHCAs is the first part of Paths: GPUs to HCAs alone.
+func PathsToHCAs(h Host) []Path { return newTree(&h).toHCAs() }
 
 // NearestHCAs returns the way from one GPU to every HCA, nearest first: by
 // NCCL's type, then nvidia-smi's, then bandwidth, then hops, then name.
@@ -75,12 +72,13 @@ type tree struct {
 	h    *Host
 	dev  map[string]*PCIDevice
 	flat bool // every parent is a node of NCCL's: the tree came from an XML
+	ups  map[string]ways
 	// firstCPU is where NCCL puts NICs that are no PCI devices.
 	firstCPU int
 }
 
 func newTree(h *Host) *tree {
-	t := &tree{h: h, dev: make(map[string]*PCIDevice, len(h.PCI)), flat: h.XML != nil}
+	t := &tree{h: h, dev: make(map[string]*PCIDevice, len(h.PCI)), flat: h.XML != nil, ups: map[string]ways{}}
 	for i := range h.PCI {
 		t.dev[h.PCI[i].Address] = &h.PCI[i]
 	}
@@ -90,6 +88,9 @@ func newTree(h *Host) *tree {
 	}
 	return t
 }
+
+// ways are the ports and the switches above a device: they are asked for once a pair.
+type ways struct{ ports, switches []string }
 
 // noNUMA is the CPU that NCCL makes for devices without a NUMA node (numaid −1).
 const noNUMA = -1
@@ -107,6 +108,17 @@ func (t *tree) numa(addr string, own *int) int {
 // maxDepth bounds walks up: bus numbers are bytes.
 const maxDepth = 256
 
+// above is up and switches of addr.
+func (t *tree) above(addr string) ways {
+	w, known := t.ups[addr]
+	if !known {
+		w.ports = t.up(addr)
+		w.switches = t.switches(w.ports)
+		t.ups[addr] = w
+	}
+	return w
+}
+
 // up is every port above addr, nearest first.
 func (t *tree) up(addr string) []string {
 	var ports []string
@@ -119,8 +131,7 @@ func (t *tree) up(addr string) []string {
 // switches is NCCL's view of up: components are consumed in pairs (downstream
 // port, upstream port) and the upstream port stands for the switch; a root port
 // is no node. Broadcom's PEX chips that show as two levels are one.
-func (t *tree) switches(addr string) []string {
-	ports := t.up(addr)
+func (t *tree) switches(ports []string) []string {
 	if t.flat {
 		return t.flatten(ports)
 	}
@@ -167,7 +178,7 @@ func (t *tree) ncclType(a, b string, numaA, numaB int) PathType {
 	if a == b {
 		return LOC
 	}
-	sa, sb := t.switches(a), t.switches(b)
+	sa, sb := t.above(a).switches, t.above(b).switches
 	for i, s := range sa {
 		j := slices.Index(sb, s)
 		if j < 0 {
@@ -191,7 +202,7 @@ func (t *tree) ncclType(a, b string, numaA, numaB int) PathType {
 // smiType is what nvidia-smi topo -m shows: it counts bridges, tells host
 // bridges of one NUMA node apart, and knows nothing of NCCL's pairs.
 func (t *tree) smiType(a, b string, numaA, numaB int) PathType {
-	ua, ub := t.up(a), t.up(b)
+	ua, ub := t.above(a).ports, t.above(b).ports
 	for i, s := range ua {
 		j := slices.Index(ub, s)
 		if j < 0 {
@@ -217,6 +228,17 @@ func (t *tree) smiType(a, b string, numaA, numaB int) PathType {
 	default:
 		return SYS
 	}
+}
+
+func (t *tree) toHCAs() []Path {
+	paths := make([]Path, 0, len(t.h.GPUs)*(len(t.h.HCAs)+len(t.h.GPUs)/2))
+	for i := range t.h.GPUs {
+		for j := range t.h.HCAs {
+			paths = append(paths, t.toHCA(&t.h.GPUs[i], &t.h.HCAs[j]))
+		}
+	}
+	t.markP2C(paths)
+	return paths
 }
 
 func (t *tree) toHCA(g *GPU, c *HCA) Path {
@@ -335,7 +357,7 @@ func (t *tree) markP2C(paths []Path) {
 }
 
 func (t *tree) fill(p *Path, a, b string, numaA, numaB int) {
-	ua, ub := t.up(a), t.up(b)
+	ua, ub := t.above(a).ports, t.above(b).ports
 	// meet is the index of the first common port, on both sides.
 	meetA, meetB := len(ua), len(ub)
 	for i, s := range ua {
@@ -344,6 +366,7 @@ func (t *tree) fill(p *Path, a, b string, numaA, numaB int) {
 			break
 		}
 	}
+	p.Chain = make([]string, 0, meetA+meetB+4)
 	p.Chain = append(p.Chain, a)
 	p.Chain = append(p.Chain, ua[:meetA]...)
 	if meetA < len(ua) {
@@ -363,8 +386,14 @@ func (t *tree) fill(p *Path, a, b string, numaA, numaB int) {
 	}
 	p.NCCL = t.ncclType(a, b, numaA, numaB)
 	p.SMI = t.smiType(a, b, numaA, numaB)
-	t.narrowest(p, a, ua[:meetA])
-	t.narrowest(p, b, ub[:meetB])
+	t.narrow(p, a)
+	for _, addr := range ua[:meetA] {
+		t.narrow(p, addr)
+	}
+	t.narrow(p, b)
+	for _, addr := range ub[:meetB] {
+		t.narrow(p, addr)
+	}
 	if t.gbps(a) == nil || t.gbps(b) == nil {
 		p.GBps, p.Narrow = nil, ""
 	}
@@ -377,20 +406,18 @@ func cpuName(numa int) string {
 	return fmt.Sprintf("cpu%d", numa)
 }
 
-// narrowest looks at the links from end upwards. A link shows at both its ends;
-// the lower one is asked, so downstream and root ports are left out.
-func (t *tree) narrowest(p *Path, end string, ports []string) {
-	for _, addr := range slices.Concat([]string{end}, ports) {
-		d := t.dev[addr]
-		if d == nil || d.Port == "root" || d.Port == "downstream" {
-			continue
-		}
-		if bw := d.Link.GBps(); bw != nil && (p.GBps == nil || *bw < *p.GBps) {
-			p.GBps, p.Narrow = bw, addr
-		}
-		if p.Degraded == "" && t.degraded(d) {
-			p.Degraded = addr
-		}
+// narrow looks at one link of the path. A link shows at both its ends; the
+// lower one is asked, so downstream and root ports are left out.
+func (t *tree) narrow(p *Path, addr string) {
+	d := t.dev[addr]
+	if d == nil || d.Port == "root" || d.Port == "downstream" {
+		return
+	}
+	if bw := d.Link.GBps(); bw != nil && (p.GBps == nil || *bw < *p.GBps) {
+		p.GBps, p.Narrow = bw, addr
+	}
+	if p.Degraded == "" && t.degraded(d) {
+		p.Degraded = addr
 	}
 }
 
