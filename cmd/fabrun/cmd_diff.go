@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 
@@ -67,10 +66,10 @@ func (a *app) readSnapshot(file string) (topology.Host, error) {
 	if err != nil {
 		return topology.Host{}, withHint(err, "'fabrun snapshot > FILE' writes one")
 	}
-	if !discover.IsSnapshot(text) {
+	if !discover.IsSnapshot(string(text)) {
 		return topology.Host{}, withHint(fmt.Errorf("%q is no fabrun snapshot", file), "'fabrun snapshot > FILE' on the machine writes one")
 	}
-	snap, err := discover.ReadSnapshot(bytes.NewReader(text))
+	snap, err := discover.ParseSnapshot(string(text))
 	if err != nil {
 		return topology.Host{}, fmt.Errorf("read %q: %w", file, err)
 	}

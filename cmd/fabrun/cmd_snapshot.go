@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -110,19 +111,19 @@ func writeWhole(name string, data []byte) error {
 }
 
 // readAllBounded reads r and refuses what is larger than limit.
-func readAllBounded(r io.Reader, limit int64) ([]byte, error) {
-	var b bytes.Buffer
+func readAllBounded(r io.Reader, limit int64) (string, error) {
+	var b strings.Builder
 	if f, ok := r.(*os.File); ok {
 		// The size spares growing; it is a hint only (pipes and sysfs have none).
 		if st, err := f.Stat(); err == nil {
-			b.Grow(int(min(st.Size(), limit)) + bytes.MinRead)
+			b.Grow(int(min(st.Size(), limit)))
 		}
 	}
-	if _, err := b.ReadFrom(io.LimitReader(r, limit+1)); err != nil {
-		return nil, err
+	if _, err := io.Copy(&b, io.LimitReader(r, limit+1)); err != nil {
+		return "", err
 	}
 	if int64(b.Len()) > limit {
-		return nil, fmt.Errorf("larger than %d MiB", limit>>20)
+		return "", fmt.Errorf("larger than %d MiB", limit>>20)
 	}
-	return b.Bytes(), nil
+	return b.String(), nil
 }

@@ -1,11 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 
 	"fabrun/testdata/hosts"
 	"fabrun/topology"
@@ -32,7 +32,7 @@ func (a *app) hostFS(ctx context.Context, ask live.Options) (fs.FS, string, func
 		if !discover.IsSnapshot(text) {
 			return nil, "", nothing, withHint(fmt.Errorf("%q is no fabrun snapshot", a.from), "'fabrun snapshot > FILE' on the machine writes one")
 		}
-		snap, err := discover.ReadSnapshot(bytes.NewReader(text))
+		snap, err := discover.ParseSnapshot(text)
 		if err != nil {
 			return nil, "", nothing, fmt.Errorf("read %q: %w", a.from, err)
 		}
@@ -53,8 +53,8 @@ const maxFrom = 64 << 20
 
 // readFrom returns the text of --from: a file, "-" for standard input, or the
 // embedded machine. It is read once: standard input gives it once only.
-func (a *app) readFrom() ([]byte, error) {
-	if a.fromText != nil {
+func (a *app) readFrom() (string, error) {
+	if a.fromText != "" {
 		return a.fromText, nil
 	}
 	text, err := a.readFromOnce()
@@ -62,21 +62,21 @@ func (a *app) readFrom() ([]byte, error) {
 	return text, err
 }
 
-func (a *app) readFromOnce() ([]byte, error) {
+func (a *app) readFromOnce() (string, error) {
 	if a.from == "-" {
 		return readAllBounded(a.stdin, maxFrom)
 	}
 	f, err := os.Open(a.from)
 	if err != nil {
 		if os.IsNotExist(err) && a.from == hosts.DemoName {
-			return []byte(hosts.Demo), nil
+			return hosts.Demo, nil
 		}
-		return nil, withHint(fmt.Errorf("--from: %w", err), fmt.Sprintf("it wants a snapshot, an NCCL topology XML, - for standard input, or %s for the embedded machine", hosts.DemoName))
+		return "", withHint(fmt.Errorf("--from: %w", err), fmt.Sprintf("it wants a snapshot, an NCCL topology XML, - for standard input, or %s for the embedded machine", hosts.DemoName))
 	}
 	defer f.Close()
 	text, err := readAllBounded(f, maxFrom)
 	if err != nil {
-		return nil, fmt.Errorf("read %q: %w", a.from, err)
+		return "", fmt.Errorf("read %q: %w", a.from, err)
 	}
 	return text, nil
 }
@@ -97,7 +97,7 @@ func (a *app) lookAtHost(ctx context.Context, opts live.Options) (topology.Host,
 			return topology.Host{}, nil, err
 		}
 		if discover.IsXML(text) {
-			h, found, err := discover.ReadXML(bytes.NewReader(text))
+			h, found, err := discover.ReadXML(strings.NewReader(text))
 			if err != nil {
 				return h, nil, fmt.Errorf("read %q: %w", a.from, err)
 			}

@@ -299,7 +299,7 @@ func readNode(r remote.Result) (topology.Host, error) {
 	if at := bytes.Index(text, []byte("fabrun-snapshot ")); at > 0 {
 		text = text[at:]
 	}
-	snap, err := discover.ReadSnapshot(bytes.NewReader(text))
+	snap, err := discover.ParseSnapshot(string(text))
 	if err != nil {
 		return topology.Host{}, fmt.Errorf("what it sent cannot be read: %w", err)
 	}

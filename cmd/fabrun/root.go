@@ -29,7 +29,7 @@ type app struct {
 	profile  string
 	workload string
 	from     string
-	fromText []byte // of --from, once it was read
+	fromText string // of --from, once it was read
 	root     string
 	json     bool
 	quiet    bool

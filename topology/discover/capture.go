@@ -128,6 +128,14 @@ func (r *recorder) realDir(dir string, depth int) string {
 // follow returns where the link at name leads. A target that climbs above the
 // root stays at it, as in the kernel.
 func follow(name, target string) string {
+	// Nearly every link of sysfs climbs, then descends to a plain path.
+	dir, below := parent(name), target
+	for strings.HasPrefix(below, "../") && dir != "." {
+		dir, below = parent(dir), below[3:]
+	}
+	if dir != "." && fs.ValidPath(below) && below != "." {
+		return dir + "/" + below
+	}
 	if !strings.HasPrefix(target, "/") {
 		target = path.Join("/", path.Dir(name), target)
 	}

@@ -1,7 +1,6 @@
 package discover
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -332,9 +331,9 @@ var errnoNames = map[syscall.Errno]string{
 func eachLine(text []byte, f func(words []string, line string) error) []string {
 	var bad []string
 	n := 0
-	for raw := range bytes.Lines(text) {
+	for line := range strings.Lines(string(text)) {
 		n++
-		line := strings.TrimRight(string(raw), "\r\n")
+		line = strings.TrimRight(line, "\r\n")
 		words := strings.Fields(line)
 		if len(words) == 0 || words[0][0] == '#' {
 			continue

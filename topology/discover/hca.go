@@ -265,7 +265,7 @@ func (r *reader) gids(p *topology.Port, dir string) {
 	texts := r.readAll(dir+"/gids/", indices)
 	for k, i := range indices {
 		num := strconv.Itoa(i)
-		b, err := texts[k].text, texts[k].err
+		text, err := strings.TrimSpace(texts[k].text), texts[k].err
 		if err != nil {
 			// Newer kernels answer EINVAL for a slot that is not used.
 			if errors.Is(err, syscall.EINVAL) {
@@ -276,7 +276,6 @@ func (r *reader) gids(p *topology.Port, dir string) {
 			continue
 		}
 		good = true
-		text := strings.TrimSpace(string(b))
 		if text == "" {
 			p.GIDZero++
 			continue
@@ -300,8 +299,8 @@ func (r *reader) gids(p *topology.Port, dir string) {
 	}
 }
 
-type readText struct {
-	text []byte
+type answer struct {
+	text string
 	err  error
 }
 
@@ -310,11 +309,11 @@ type readText struct {
 const readers = 8
 
 // readAll reads numbered files of a directory, several at a time.
-func (r *reader) readAll(prefix string, numbers []int) []readText {
-	out := make([]readText, len(numbers))
+func (r *reader) readAll(prefix string, numbers []int) []answer {
+	out := make([]answer, len(numbers))
 	read := func(from, step int) {
 		for k := from; k < len(numbers); k += step {
-			out[k].text, out[k].err = fs.ReadFile(r.fsys, prefix+strconv.Itoa(numbers[k]))
+			out[k].text, out[k].err = readText(r.fsys, prefix+strconv.Itoa(numbers[k]))
 		}
 	}
 	if len(numbers) < 4*readers {

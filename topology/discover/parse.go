@@ -43,7 +43,8 @@ var pciSpeeds = []int{2500, 5000, 8000, 16000, 32000, 64000, 128000}
 // older kernels "16 GT/s" and "8 GT/s". "Unknown" and an empty text are nil.
 func parsePCISpeed(s string) (*int, error) {
 	s = strings.TrimSpace(s)
-	if s == "" || strings.HasPrefix(strings.ToLower(s), "unknown") {
+	const unknown = "Unknown"
+	if s == "" || len(s) >= len(unknown) && strings.EqualFold(s[:len(unknown)], unknown) {
 		return nil, nil
 	}
 	num, unit, _ := strings.Cut(s, " ")

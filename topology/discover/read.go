@@ -52,21 +52,34 @@ func Read(fsys fs.FS) (topology.Host, error) {
 	return h, nil
 }
 
+// textReader is a file system whose files are text in memory.
+type textReader interface {
+	readText(name string) (string, error)
+}
+
+func readText(fsys fs.FS, name string) (string, error) {
+	if tr, ok := fsys.(textReader); ok {
+		return tr.readText(name)
+	}
+	b, err := fs.ReadFile(fsys, name)
+	return string(b), err
+}
+
 // text reads a small file and trims it. ok is false when it is not there or
 // cannot be read; the latter is noted.
 func (r *reader) text(name string) (string, bool) {
-	b, err := fs.ReadFile(r.fsys, name)
+	text, err := readText(r.fsys, name)
 	if err != nil {
 		noteUnreadable(r.h, name, err)
 		return "", false
 	}
-	return strings.TrimRight(string(b), "\x00 \t\r\n"), true
+	return strings.TrimRight(text, "\x00 \t\r\n"), true
 }
 
 // quiet is text for files where an error of the driver is an ordinary answer
 // (speed of a netdev that is down); expected lists those.
 func (r *reader) quiet(name string, expected ...syscall.Errno) (string, bool) {
-	b, err := fs.ReadFile(r.fsys, name)
+	text, err := readText(r.fsys, name)
 	if err != nil {
 		for _, e := range expected {
 			if errors.Is(err, e) {
@@ -76,7 +89,7 @@ func (r *reader) quiet(name string, expected ...syscall.Errno) (string, bool) {
 		noteUnreadable(r.h, name, err)
 		return "", false
 	}
-	return strings.TrimRight(string(b), "\x00 \t\r\n"), true
+	return strings.TrimRight(text, "\x00 \t\r\n"), true
 }
 
 // value reads a file through a parser; what cannot be parsed is noted.

@@ -75,8 +75,10 @@ type SyntaxError struct {
 
 func (e *SyntaxError) Error() string { return fmt.Sprintf("snapshot line %d: %s", e.Line, e.Msg) }
 
+var errTooLarge = fmt.Errorf("snapshot is larger than %d MiB", maxSnapshot>>20)
+
 // IsSnapshot reports whether text begins as a snapshot does, of any version.
-func IsSnapshot(text []byte) bool { return bytes.HasPrefix(text, []byte("fabrun-snapshot ")) }
+func IsSnapshot(text string) bool { return strings.HasPrefix(text, "fabrun-snapshot ") }
 
 // ReadSnapshot reads a whole snapshot. Errors are a *SyntaxError, or what r returned.
 func ReadSnapshot(r io.Reader) (*Snapshot, error) {
@@ -90,9 +92,18 @@ func ReadSnapshot(r io.Reader) (*Snapshot, error) {
 		return nil, fmt.Errorf("read snapshot: %w", err)
 	}
 	if n > maxSnapshot {
-		return nil, fmt.Errorf("snapshot is larger than %d MiB", maxSnapshot>>20)
+		return nil, errTooLarge
 	}
-	entries, err := parseSnapshot(b.String())
+	return ParseSnapshot(b.String())
+}
+
+// ParseSnapshot is ReadSnapshot of a text that is there already; what is read
+// from the Snapshot are parts of it.
+func ParseSnapshot(text string) (*Snapshot, error) {
+	if len(text) > maxSnapshot {
+		return nil, errTooLarge
+	}
+	entries, err := parseEntries(text)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +147,7 @@ func parent(name string) string {
 	return "."
 }
 
-func parseSnapshot(text string) ([]entry, error) {
+func parseEntries(text string) ([]entry, error) {
 	line, rest, _ := strings.Cut(text, "\n")
 	switch line = strings.TrimSuffix(line, "\r"); {
 	case line == snapshotHeader:
@@ -273,7 +284,7 @@ func cutText(s string) (text, rest string, lines int) {
 	return b.String(), rest, lines
 }
 
-// writeEntries is the inverse of parseSnapshot; entries are sorted and distinct.
+// writeEntries is the inverse of parseEntries; entries are sorted and distinct.
 func writeEntries(w io.Writer, entries []entry) error {
 	var b bytes.Buffer
 	b.WriteString(snapshotHeader + "\n")
@@ -308,9 +319,6 @@ func writeEntries(w io.Writer, entries []entry) error {
 // the path without links and its entry, or -1 for a directory that follows
 // from others.
 func (s *Snapshot) resolve(op, name string, keepLast bool) (string, int, error) {
-	if !fs.ValidPath(name) {
-		return "", 0, &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
-	}
 	at := name
 	for range maxLinks {
 		i, ok := s.index[at]
@@ -319,18 +327,17 @@ func (s *Snapshot) resolve(op, name string, keepLast bool) (string, int, error) 
 		}
 		link, rest := at, ""
 		if !ok {
+			if !fs.ValidPath(at) {
+				return "", 0, &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
+			}
 			if link, i = s.linkAbove(at); link == "" {
 				return "", 0, s.missing(op, name, at)
 			}
 			rest = at[len(link):]
 		}
-		target := s.entries[i].value
-		if !strings.HasPrefix(target, "/") {
-			target = path.Join("/", parent(link), target)
-		}
-		at = strings.TrimPrefix(path.Join(target, rest), "/")
-		if at == "" {
-			at = "."
+		at = follow(link, s.entries[i].value)
+		if rest != "" {
+			at = path.Join(at, rest)
 		}
 	}
 	return "", 0, &fs.PathError{Op: op, Path: name, Err: syscall.ELOOP}
@@ -389,17 +396,25 @@ func reasonError(reason string) error {
 
 // ReadFile implements fs.ReadFileFS.
 func (s *Snapshot) ReadFile(name string) ([]byte, error) {
-	_, i, err := s.resolve("open", name, false)
+	text, err := s.readText(name)
 	if err != nil {
 		return nil, err
 	}
+	return []byte(text), nil
+}
+
+func (s *Snapshot) readText(name string) (string, error) {
+	_, i, err := s.resolve("open", name, false)
+	if err != nil {
+		return "", err
+	}
 	if i < 0 || s.entries[i].kind == isDir {
-		return nil, &fs.PathError{Op: "read", Path: name, Err: syscall.EISDIR}
+		return "", &fs.PathError{Op: "read", Path: name, Err: syscall.EISDIR}
 	}
 	if e := s.entries[i]; e.kind == isUnreadable {
-		return nil, &fs.PathError{Op: "read", Path: name, Err: reasonError(e.value)}
+		return "", &fs.PathError{Op: "read", Path: name, Err: reasonError(e.value)}
 	}
-	return []byte(s.entries[i].value), nil
+	return s.entries[i].value, nil
 }
 
 // ReadLink implements fs.ReadLinkFS.

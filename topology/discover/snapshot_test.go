@@ -139,7 +139,7 @@ func TestSnapshotRoundTrip(t *testing.T) {
 		if err := writeEntries(&b, in); err != nil {
 			t.Fatal(err)
 		}
-		out, err := parseSnapshot(b.String())
+		out, err := parseEntries(b.String())
 		if err != nil {
 			t.Fatalf("%v\n%s", err, b.String())
 		}
@@ -279,6 +279,28 @@ func BenchmarkLive(b *testing.B) {
 	for b.Loop() {
 		if _, err := Read(os.DirFS("/")); err != nil {
 			b.Skip(err)
+		}
+	}
+}
+
+func TestFollow(t *testing.T) {
+	for _, c := range []struct{ name, target, want string }{
+		{"sys/class/net/eth0", "../../devices/pci0000:00/net/eth0", "sys/devices/pci0000:00/net/eth0"},
+		{"sys/class/net/eth0", "eth1", "sys/class/net/eth1"},
+		{"sys/class/net/eth0", "../../../etc", "etc"},
+		{"sys/class/net/eth0", "../../../../../etc", "etc"},
+		{"sys/class/net/eth0", "../..", "sys"},
+		{"sys/class/net/eth0", "../../devices/../x", "sys/x"},
+		{"sys/class/net/eth0", "../../devices//x/", "sys/devices/x"},
+		{"sys/class/net/eth0", ".", "sys/class/net"},
+		{"sys/class/net/eth0", "../.", "sys/class"},
+		{"sys/class/net/eth0", "../../../..", "."},
+		{"sys/class/net/eth0", "/proc/net", "proc/net"},
+		{"eth0", "x/y", "x/y"},
+		{"eth0", "../x", "x"},
+	} {
+		if got := follow(c.name, c.target); got != c.want {
+			t.Errorf("follow(%q, %q) = %q, want %q", c.name, c.target, got, c.want)
 		}
 	}
 }

@@ -37,9 +37,8 @@ func (n *xmlNode) attr(name string) (string, bool) {
 }
 
 // IsXML reports whether text begins as XML does.
-func IsXML(text []byte) bool {
-	s := string(text[:min(len(text), 4096)])
-	return strings.HasPrefix(strings.TrimLeft(strings.TrimPrefix(s, "\ufeff"), " \t\r\n"), "<")
+func IsXML(text string) bool {
+	return strings.HasPrefix(strings.TrimLeft(strings.TrimPrefix(text, "\ufeff"), " \t\r\n"), "<")
 }
 
 // ReadXML reads an NCCL topology XML: what NCCL_TOPO_DUMP_FILE wrote, or what
