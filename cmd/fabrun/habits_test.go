@@ -121,6 +121,22 @@ func TestCommandsExplainThemselves(t *testing.T) {
 	walk((&app{}).rootCmd())
 }
 
+// TestOneVerb: a call with a verb in front makes that verb alone, under the
+// name by which the list has it.
+func TestOneVerb(t *testing.T) {
+	for _, v := range verbs {
+		cmds := (&app{}).rootCmd(v.name, "--help").Commands()
+		if len(cmds) != 1 || cmds[0].Name() != v.name {
+			t.Errorf("fabrun %s makes %v", v.name, cmds)
+		}
+	}
+	for _, argv := range [][]string{nil, {"help"}, {"--json", "plan"}, {"mpirun"}} {
+		if got := len((&app{}).rootCmd(argv...).Commands()); got < len(verbs) {
+			t.Errorf("fabrun %q makes %d of %d verbs", argv, got, len(verbs))
+		}
+	}
+}
+
 // TestTreeFitsAModuleZip: go install module@version wants plain files with
 // plain names.
 func TestTreeFitsAModuleZip(t *testing.T) {

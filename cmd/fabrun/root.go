@@ -61,29 +61,38 @@ func (a *app) globalFlags(f *pflag.FlagSet) {
 	f.StringVar(&a.color, "color", "auto", "colour: `when` is auto, always or never")
 }
 
-// verbs is the explicit list of what fabrun can do, in the order of its help.
-func (a *app) verbs() []*cobra.Command {
-	return []*cobra.Command{
-		newRunCmd(a),
-		newPlanCmd(a),
-		newRankCmd(a),
-		newWatchCmd(a),
-		newReportCmd(a),
-		newCheckCmd(a),
-		newDiffCmd(a),
-		newHostsCmd(a),
-		newTopoCmd(a),
-		newSlurmCmd(a),
-		newSnapshotCmd(a),
-		newLintCmd(a),
-		newEnvCmd(a),
-		newProfileCmd(a),
-		newDSCPCmd(a),
-		newVersionCmd(a),
-	}
+type verb struct {
+	name string
+	make func(*app) *cobra.Command
 }
 
-func (a *app) rootCmd() *cobra.Command {
+// verbs is the explicit list of what fabrun can do, in the order of its help.
+var verbs = []verb{
+	{"run", newRunCmd},
+	{"plan", newPlanCmd},
+	{"rank", newRankCmd},
+	{"watch", newWatchCmd},
+	{"report", newReportCmd},
+	{"check", newCheckCmd},
+	{"diff", newDiffCmd},
+	{"hosts", newHostsCmd},
+	{"topo", newTopoCmd},
+	{"slurm", newSlurmCmd},
+	{"snapshot", newSnapshotCmd},
+	{"lint", newLintCmd},
+	{"env", newEnvCmd},
+	{"profile", newProfileCmd},
+	{"dscp", newDSCPCmd},
+	{"version", newVersionCmd},
+}
+
+func isVerb(name string) bool {
+	return slices.ContainsFunc(verbs, func(v verb) bool { return v.name == name })
+}
+
+// rootCmd makes the command line with every verb, or, where the first word is
+// one, with that verb alone: making all of them takes longer than rank's work.
+func (a *app) rootCmd(argv ...string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "fabrun",
 		Short: "Make sure an RDMA job really uses RDMA, and say so when it does not",
@@ -100,9 +109,14 @@ A first word that is no verb is the program: 'fabrun mpirun …' means
 		SilenceErrors: true,
 	}
 	a.globalFlags(root.PersistentFlags())
-	root.AddCommand(a.verbs()...)
+	one := len(argv) > 0 && isVerb(argv[0])
+	for _, v := range verbs {
+		if !one || v.name == argv[0] {
+			root.AddCommand(v.make(a))
+		}
+	}
 	ownFailures(root)
-	root.CompletionOptions.HiddenDefaultCmd = false
+	root.CompletionOptions.DisableDefaultCmd = one
 	return root
 }
 
@@ -126,14 +140,11 @@ func ownFailures(c *cobra.Command) {
 // the process but what it is given.
 func run(ctx context.Context, args, env []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	a := &app{args: args, env: env, stdin: stdin, stdout: stdout, stderr: stderr}
-	root := a.rootCmd()
 	argv, isRun := a.asShim()
 	if !isRun {
-		argv = args[1:]
-		if runCmd, _, err := root.Find([]string{"run"}); err == nil && runCmd != root {
-			argv, isRun = insertRun(root, runCmd, argv)
-		}
+		argv, isRun = insertRun(args[1:])
 	}
+	root := a.rootCmd(argv...)
 	root.SetArgs(argv)
 	root.SetIn(stdin)
 	root.SetOut(stdout)
@@ -183,19 +194,13 @@ func (a *app) printError(e *exitError) {
 // insertRun makes 'fabrun [flags] PROGRAM …' into 'fabrun run [flags] -- PROGRAM …'.
 // Verbs win over programs of the same name; '--' says that a program follows.
 // It reports whether the call is a run.
-func insertRun(root, runCmd *cobra.Command, argv []string) ([]string, bool) {
-	lookup := func(name string, short bool) *pflag.Flag {
-		for _, fs := range []*pflag.FlagSet{runCmd.Flags(), root.PersistentFlags()} {
-			if short {
-				if f := fs.ShorthandLookup(name); f != nil {
-					return f
-				}
-			} else if f := fs.Lookup(name); f != nil {
-				return f
-			}
-		}
-		return nil
+func insertRun(argv []string) ([]string, bool) {
+	if len(argv) > 0 && isVerb(argv[0]) {
+		return argv, argv[0] == "run"
 	}
+	known := newRunCmd(&app{}).Flags()
+	(&app{}).globalFlags(known)
+	takesNext := func(f *pflag.Flag) bool { return f != nil && f.NoOptDefVal == "" }
 	for i := 0; i < len(argv); i++ {
 		word := argv[i]
 		switch {
@@ -207,17 +212,15 @@ func insertRun(root, runCmd *cobra.Command, argv []string) ([]string, bool) {
 			if strings.Contains(word, "=") {
 				continue
 			}
-			if f := lookup(word[2:], false); f != nil && f.NoOptDefVal == "" {
+			if takesNext(known.Lookup(word[2:])) {
 				i++
 			}
 		case strings.HasPrefix(word, "-") && len(word) > 1:
-			if f := lookup(word[len(word)-1:], true); f != nil && f.NoOptDefVal == "" {
+			if takesNext(known.ShorthandLookup(word[len(word)-1:])) {
 				i++
 			}
 		default:
-			if slices.ContainsFunc(root.Commands(), func(c *cobra.Command) bool {
-				return c.Name() == word || c.HasAlias(word)
-			}) || word == "help" || word == "completion" || strings.HasPrefix(word, "__") {
+			if isVerb(word) || word == "help" || word == "completion" || strings.HasPrefix(word, "__") {
 				return argv, word == "run"
 			}
 			return slices.Concat([]string{"run"}, argv[:i], []string{"--"}, argv[i:]), true
