@@ -34,7 +34,7 @@ func segments(dst []segment, b []byte, first int) []segment {
 	for at := 0; at < len(b); {
 		i := first
 		if first < 0 {
-			i = bytes.Index(b[at:], ncclMark)
+			i = ncclAt(b[at:])
 			if i < 0 {
 				break
 			}
@@ -75,7 +75,10 @@ func (s *segment) prefix(b []byte, floor, end int) {
 	p := b[floor:end]
 	for {
 		// "] " closes the device; a WARN has file, line and function behind it.
-		i := bytes.LastIndex(p, []byte("] "))
+		i := len(p) - 2
+		for i >= 0 && (p[i] != ']' || p[i+1] != ' ') {
+			i--
+		}
 		if i < 0 {
 			return
 		}
@@ -146,6 +149,9 @@ func cleanStart(before []byte) bool {
 // line reads one cleaned line that holds an anchor.
 func (st *state) line(b []byte, first int) {
 	st.lines++
+	if first >= 0 && st.quick(b, first) {
+		return
+	}
 	st.segs = segments(st.segs[:0], b, first)
 	if len(st.segs) == 0 {
 		st.bare(b, b)
@@ -165,7 +171,7 @@ func (st *state) line(b []byte, first int) {
 			continue
 		}
 		m := &st.msg
-		*m = message{rank: -1, nccl: true, warn: s.warn, clean: s.clean, text: bytes.TrimRight(b[s.text:end], " \t"), raw: b}
+		*m = message{rank: -1, nccl: true, warn: s.warn, clean: s.clean, text: trimEnd(b[s.text:end]), raw: b}
 		if s.hasPrefix {
 			m.proc = st.procOf(s)
 		}

@@ -101,11 +101,21 @@ func (st *state) message(m *message) {
 		return
 	}
 	// A connect attempt is named after the function that made it (2.24 on).
-	if i := bytes.Index(m.text, []byte(": connect")); i > 0 {
-		m.arg = m.text[i+2:]
-		st.socketFailed(m)
+	for t := m.text; ; {
+		i := bytes.IndexByte(t, ':')
+		if i < 0 {
+			return
+		}
+		t = t[i+1:]
+		if len(t) > len(connectWord) && string(t[:len(connectWord)]) == connectWord {
+			m.arg = t[1:]
+			st.socketFailed(m)
+			return
+		}
 	}
 }
+
+const connectWord = " connect"
 
 func (p *proc) reached(to phase) {
 	if p != nil && to > p.phase {
@@ -503,9 +513,11 @@ var viaMark = []byte(" via ")
 // channelLine reads a channel line. Ring membership ('Ring 00 : 3 -> 0 -> 1',
 // 'Channel 00/16 : 0 1 2') has the same beginning and no ' via '.
 func (st *state) channelLine(m *message) {
-	i := bytes.Index(m.text, viaMark)
+	i := viaAt(m.text)
 	if i < 0 {
-		st.ringMembers(m.text)
+		if st.nranks == 0 {
+			st.ringMembers(m.text)
+		}
 		return
 	}
 	m.proc.reached(phaseChannels)
@@ -514,14 +526,17 @@ func (st *state) channelLine(m *message) {
 	if st.nranks == 0 || st.opt.Pairs || inside {
 		from, to := channelRanks(m.text[:i])
 		st.maxRank = max(st.maxRank, from, to)
-		if inside && from >= 0 && to >= 0 && len(st.intraRanks) < maxProcs {
-			st.intraRanks[from], st.intraRanks[to] = true, true
+		if inside && from >= 0 && to >= 0 {
+			st.intraRanks.add(from, maxProcs)
+			st.intraRanks.add(to, maxProcs)
 		}
 		if st.opt.Pairs && from >= 0 && to >= 0 {
 			st.pair(from, to, via)
 		}
 	}
-	st.via(m, via)
+	if !st.knownVia(via) {
+		st.via(m, via)
+	}
 }
 
 // ringMembers reads 'Channel 00/04 :    0   3   2   1 …': every rank of the
@@ -544,16 +559,16 @@ func (st *state) ringMembers(t []byte) {
 // channelRanks returns the ranks of a connection: 'Channel 03 : 11[0] -> 3[0] …';
 // -1 where they are cut off. Releases up to 2.7 cut the ring's list short, not this.
 func channelRanks(t []byte) (from, to int) {
-	_, rest, ok := bytes.Cut(t, []byte(" : "))
-	if !ok {
+	i := bytes.IndexByte(t, ':')
+	if i < 1 || t[i-1] != ' ' || i+1 >= len(t) || t[i+1] != ' ' {
 		return -1, -1
 	}
-	from, rest = leadingInt(rest)
-	_, rest, ok = bytes.Cut(rest, []byte("-> "))
-	if !ok {
+	from, rest := leadingInt(t[i+2:])
+	i = bytes.IndexByte(rest, '>')
+	if i < 1 || rest[i-1] != '-' || i+1 >= len(rest) || rest[i+1] != ' ' {
 		return -1, -1
 	}
-	to, _ = leadingInt(rest)
+	to, _ = leadingInt(rest[i+2:])
 	return from, to
 }
 
@@ -598,32 +613,45 @@ func (st *state) localRank(m *message) {
 func (st *state) via(m *message, t []byte) {
 	switch {
 	case bytes.HasPrefix(t, []byte("NET/")):
-		st.viaNet(m, t[len("NET/"):])
+		if count := st.viaNet(m, t[len("NET/"):]); count != nil {
+			st.keepVia(t, count)
+		}
 	case bytes.HasPrefix(t, []byte("P2P/MNNVL")):
 		st.mnnvl = true
-		st.intra["P2P/MNNVL"]++
+		st.intra["P2P/MNNVL"] = true
+		st.keepVia(t, nil)
 	case bytes.HasPrefix(t, []byte("P2P")):
-		st.intra["P2P"]++
+		st.intra["P2P"] = true
+		st.keepVia(t, nil)
 	case bytes.HasPrefix(t, []byte("SHM")), bytes.HasPrefix(t, []byte("direct shared memory")):
-		st.intra["SHM"]++
-		if st.nvlink {
-			st.warned("nvlink-unused", "GPUs of one node have NVLink, yet ranks talk through shared memory: check NCCL_P2P_DISABLE, NCCL_P2P_LEVEL and the container's IPC (--ipc=host).", m)
-		}
+		st.intra["SHM"] = true
+		st.nvlinkUnused(m)
+		st.keepVia(t, nil)
 	case bytes.HasPrefix(t, []byte("COLLNET/")):
-		st.intra["COLLNET"]++
+		st.intra["COLLNET"] = true
+		st.keepVia(t, nil)
+	}
+}
+
+// nvlinkUnused warns of ranks that talk through shared memory although the node
+// has NVLink, whichever is said first.
+func (st *state) nvlinkUnused(m *message) {
+	if st.nvlink && st.intra["SHM"] {
+		st.warned("nvlink-unused", "GPUs of one node have NVLink, yet ranks talk through shared memory: check NCCL_P2P_DISABLE, NCCL_P2P_LEVEL and the container's IPC (--ipc=host).", m)
 	}
 }
 
 // viaNet reads '<net>/<dev>[(<proxy rank>)][/GDRDMA[(PCI)]][/Shared]'; the net's
-// name may hold spaces.
-func (st *state) viaNet(m *message, t []byte) {
+// name may hold spaces. It returns where channels of that kind are counted, nil
+// where the text is no such thing.
+func (st *state) viaNet(m *message, t []byte) *int {
 	name, rest, ok := bytes.Cut(t, []byte("/"))
 	if !ok || len(name) == 0 || len(name) > 40 {
-		return
+		return nil
 	}
 	dev, rest := leadingInt(rest)
 	if dev < 0 {
-		return
+		return nil
 	}
 	relay := false
 	if len(rest) > 0 && rest[0] == '(' {
@@ -643,14 +671,14 @@ func (st *state) viaNet(m *message, t []byte) {
 	}
 	if n, ok := st.channels[transportKey{string(name), dev, kind}]; ok {
 		*n++
-		return
+		return n
 	}
 	net := string(name)
 	st.addSeenNet(net)
 	first := len(st.channels) == 0
+	count := 1
 	if len(st.channels) < 4096 {
-		one := 1
-		st.channels[transportKey{net, dev, kind}] = &one
+		st.channels[transportKey{net, dev, kind}] = &count
 	}
 	if st.nnodes == 1 {
 		st.warned("net-in-node", "Ranks of one node talk over the network ("+net+"): peer access and shared memory are off; check NCCL_P2P_DISABLE, NCCL_SHM_DISABLE and the container's /dev/shm.", m)
@@ -658,6 +686,7 @@ func (st *state) viaNet(m *message, t []byte) {
 	if first || net == netSocketName {
 		st.announce(m)
 	}
+	return &count
 }
 
 func (st *state) connectedRings(m *message) {
@@ -945,6 +974,7 @@ func (st *state) modifyQP(m *message, errno int, name string) {
 func (st *state) topologyLine(m *message) {
 	if !st.nvlink && bytes.Contains(m.text, []byte("+ NVL[")) {
 		st.nvlink = true
+		st.nvlinkUnused(m)
 	}
 }
 

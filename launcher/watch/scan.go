@@ -2,7 +2,9 @@ package watch
 
 import (
 	"bytes"
+	"encoding/binary"
 	"io"
+	"slices"
 )
 
 const (
@@ -12,39 +14,121 @@ const (
 	// maxLineBytes bounds what is kept of a line whose end has not come. NCCL
 	// cuts its lines at 1023 bytes (2.28 and older), UCX at a few thousand.
 	maxLineBytes = 32 << 10
-	// maxPrefixBytes is more than launchers put before a message.
-	maxPrefixBytes = 256
 	// excerptBytes is how far a file is searched for marks of left-out lines.
 	excerptBytes = 1 << 20
 )
 
-// An anchorClass is one rare byte and the words it stands in. A line that
-// holds none of the words cannot matter; looking for the byte costs one pass
-// of a vector instruction over the buffer, and a hit two or three compares.
-type anchorClass struct {
-	rare  byte
-	words []anchorWord
-}
-
-type anchorWord struct {
+// An anchor is a word that makes a line worth reading: a line that holds none of
+// them cannot matter. at is where four bytes in a row begin by which it is found;
+// where the word is longer, they are those that other text has least.
+type anchor struct {
 	text string
-	at   int // offset of the rare byte in text
+	at   int
 }
 
-// anchorClasses is the explicit list of words that make a line worth reading;
-// the first streamClasses of them are what standard output is searched for.
-var anchorClasses = [...]anchorClass{
-	{'N', []anchorWord{{"NCCL", 0}, {"NET/", 0}, {"No components were", 0}}},
-	{'U', []anchorWord{{"UCX ", 0}, {"Using network", 0}, {"Using tcp btl", 0}}},
-	{'M', []anchorWord{{"MPI", 0}, {"PML ", 1}, {"MVAPICH", 0}}},
-	{'_', []anchorWord{{"[btl_tcp_", 4}, {"opal_common_ucx", 4}, {"pml_ucx", 3}, {"mpi_rank_", 3}}},
-	// Only in whole logs: banners, headers, and what goes to standard error.
-	{'L', []anchorWord{{"RCCL", 3}}},
-	{'<', []anchorWord{{"<warn>", 0}, {"<info>", 0}}},
-	{'#', []anchorWord{{"#  Rank ", 0}, {"#   Rank ", 0}}},
+// streamAnchors is the explicit list for what goes to standard output, and
+// wholeAnchors what else is in whole logs: banners, headers, and what goes to
+// standard error.
+var (
+	streamAnchors = []anchor{
+		{"NCCL", 0},
+		{"NET/", 0},
+		{"No components were", 4},
+		{"UCX ", 0},
+		{"Using network", 6},
+		{"Using tcp btl", 6},
+		{"MPI ", 0},
+		{"MPI_", 0},
+		{"MPI)", 0},
+		{"PML ", 0},
+		{"MVAPICH", 1},
+		{"[btl_tcp_", 1},
+		{"opal_common_ucx", 11},
+		{"pml_ucx", 3},
+		{"mpi_rank_", 0},
+	}
+	wholeAnchors = []anchor{
+		{"RCCL", 0}, {"<warn>", 0}, {"<info>", 0}, {"#  Rank ", 0}, {"#   Rank ", 0},
+	}
+)
+
+var (
+	ofStreams   = newAnchorSet(streamAnchors)
+	ofWholeLogs = newAnchorSet(slices.Concat(streamAnchors, wholeAnchors))
+)
+
+// An anchorSet finds anchors. Of every three pairs of neighbouring bytes it
+// looks at one: four bytes in a row hold three pairs, so that one of the three
+// is looked at wherever they stand. That one is in pairs, and hardly any other
+// text's is. All other ways that were measured are slower on lines that are rich
+// in capitals and underscores: searching for one rare byte after the other (the
+// vector instruction starts anew for each of them), or skipping by what was read
+// (each step waits for the one before).
+type anchorSet struct {
+	pairs [1 << 16]bool     // such a pair, first byte low, may be of an anchor
+	byOne [256][]anchorPair // by the pair's first byte
 }
 
-const streamClasses = 4
+// anchorPair is one pair of an anchor.
+type anchorPair struct {
+	second byte
+	text   string
+	at     int // where the pair stands in text
+}
+
+const anchorStride = 3
+
+func newAnchorSet(anchors []anchor) *anchorSet {
+	s := &anchorSet{}
+	for _, a := range anchors {
+		for at := a.at; at < a.at+anchorStride; at++ {
+			one, two := a.text[at], a.text[at+1]
+			s.pairs[uint(one)|uint(two)<<8] = true
+			s.byOne[one] = append(s.byOne[one], anchorPair{two, a.text, at})
+		}
+	}
+	return s
+}
+
+// find returns a place in the first anchor of p at or after from; len(p) where
+// there is none.
+func (s *anchorSet) find(p []byte, from int) int {
+	i := from
+	for i+8 <= len(p) {
+		// One load holds three of the pairs.
+		w := binary.LittleEndian.Uint64(p[i:])
+		if s.pairs[uint16(w)] || s.pairs[uint16(w>>24)] || s.pairs[w>>48] {
+			for k := i; k < i+3*anchorStride; k += anchorStride {
+				if s.at(p, from, k) {
+					return k
+				}
+			}
+		}
+		i += 3 * anchorStride
+	}
+	for ; i+2 <= len(p); i += anchorStride {
+		if s.at(p, from, i) {
+			return i
+		}
+	}
+	return len(p)
+}
+
+// at reports whether the pair at i belongs to an anchor that begins at or after
+// from.
+func (s *anchorSet) at(p []byte, from, i int) bool {
+	for k := range s.byOne[p[i]] {
+		a := &s.byOne[p[i]][k]
+		if a.second != p[i+1] {
+			continue
+		}
+		b := i - a.at
+		if b >= from && b+len(a.text) <= len(p) && string(p[b:b+len(a.text)]) == a.text {
+			return true
+		}
+	}
+	return false
+}
 
 // Source is one stream or file of a job. Lines may come in any pieces. A
 // Source is used by one goroutine at a time; the Sources of a Watcher may be
@@ -55,18 +139,18 @@ type Source struct {
 	carry []byte // the unfinished line
 	strip []byte // scratch for lines with escapes in them
 
-	classes []anchorClass
+	anchors *anchorSet
 }
 
 // Source returns a new stream of the job; name is for diagnostics.
 func (w *Watcher) Source(name string) *Source {
-	return &Source{w: w, name: name, classes: anchorClasses[:]}
+	return &Source{w: w, name: name, anchors: ofWholeLogs}
 }
 
 // Stream is a Source for a job's standard output, through which a great deal
-// may go that is not for us: it looks for less, at twice the speed.
+// may go that is not for us: it looks for less.
 func (w *Watcher) Stream(name string) *Source {
-	return &Source{w: w, name: name, classes: anchorClasses[:streamClasses]}
+	return &Source{w: w, name: name, anchors: ofStreams}
 }
 
 // Write takes the next bytes. It never fails and never keeps p.
@@ -158,11 +242,6 @@ func lastLineEnd(p []byte) int {
 
 // scan finds the lines of p that hold an anchor, in order, each once.
 func (s *Source) scan(p []byte) {
-	var room [len(anchorClasses)]int
-	next := room[:len(s.classes)]
-	for i := range next {
-		next[i] = -1
-	}
 	var known, returns, tagged bool
 	lineLen := func(b []byte) int {
 		end := bytes.IndexByte(b, '\n')
@@ -183,22 +262,13 @@ func (s *Source) scan(p []byte) {
 			// it needs no search for the other words.
 			line := p[pos:]
 			line = line[:lineLen(line)]
-			if at := bytes.Index(line, ncclMark); at >= 0 {
+			if at := ncclAt(line); at >= 0 {
 				s.line(line, at, tagged)
 				pos += len(line) + 1
 				continue
 			}
 		}
-		hit := len(p)
-		for i := range next {
-			if next[i] < pos {
-				next[i] = findAnchor(p, pos, &s.classes[i])
-			}
-			hit = min(hit, next[i])
-			if i == 0 && hit < min(len(p), pos+maxPrefixBytes) && lastLineEnd(p[pos:hit]) < 0 {
-				break // it is in the very next line: no other word can be in an earlier one
-			}
-		}
+		hit := s.anchors.find(p, pos)
 		if hit == len(p) {
 			break
 		}
@@ -215,31 +285,11 @@ func (s *Source) scan(p []byte) {
 		}
 		line := p[pos:]
 		line = line[:hit-pos+lineLen(line[hit-pos:])]
-		s.line(line, -1, tagged)
+		at := ncclAt(line)
+		s.line(line, at, tagged)
 		pos += len(line) + 1
-		crowd = bytes.Contains(line, ncclMark)
+		crowd = at >= 0
 	}
-}
-
-// findAnchor returns where the next word of the class begins at or after from,
-// or len(p).
-func findAnchor(p []byte, from int, c *anchorClass) int {
-	for i := from; i < len(p); {
-		j := bytes.IndexByte(p[i:], c.rare)
-		if j < 0 {
-			break
-		}
-		at := i + j
-		for k := range c.words {
-			word := &c.words[k]
-			b := at - word.at
-			if b >= from && b+len(word.text) <= len(p) && string(p[b:b+len(word.text)]) == word.text {
-				return b
-			}
-		}
-		i = at + 1
-	}
-	return len(p)
 }
 
 // line cleans one line that may matter and hands it to the state; at is where

@@ -75,6 +75,9 @@ type state struct {
 	segs []segment // scratch of line
 	msg  message   // likewise
 
+	heads []head          // beginnings of lines that were met
+	tails [tailSlots]tail // what carries channels, likewise
+
 	lines uint64 // that held an anchor
 
 	lib, version string
@@ -88,8 +91,8 @@ type state struct {
 	ibDevices  []string              // of the per-device lines, for logs whose Using line is lost
 	channels   map[transportKey]*int // pointers: counting a known one costs no write of the key
 	pairs      map[pairKey]int
-	intra      map[string]int // "P2P", "SHM", … -> lines
-	intraRanks map[int]bool   // ranks in connections inside a node
+	intra      map[string]bool // "P2P", "SHM", …
+	intraRanks bits            // ranks in connections inside a node
 	nvlink     bool
 	mnnvl      bool
 	nranks     int
@@ -115,11 +118,12 @@ type state struct {
 	ucx ucxState
 	mpi mpiState
 
-	fatal   []string
-	events  []Event
-	once    map[string]bool
-	relayed int
-	judged  string // last announced judgement
+	fatal    []string
+	events   []Event
+	once     map[string]bool
+	relayed  int
+	judged   string // last announced judgement
+	judgedBy grounds
 }
 
 func (st *state) init(opt Options) {
@@ -128,16 +132,15 @@ func (st *state) init(opt Options) {
 		procs:    map[procKey]*proc{},
 		byPid:    map[uint32][]*proc{},
 		channels: map[transportKey]*int{},
-		intra:    map[string]int{},
+		intra:    map[string]bool{},
 
-		intraRanks: map[int]bool{},
-		pairs:      map[pairKey]int{},
-		tests:      map[int]string{},
-		tagRanks:   map[int]bool{},
-		facts:      map[string]string{},
-		evidence:   map[string]string{},
-		env:        map[string]string{},
-		once:       map[string]bool{},
+		pairs:    map[pairKey]int{},
+		tests:    map[int]string{},
+		tagRanks: map[int]bool{},
+		facts:    map[string]string{},
+		evidence: map[string]string{},
+		env:      map[string]string{},
+		once:     map[string]bool{},
 	}
 }
 
@@ -276,8 +279,32 @@ func (st *state) rankOf(m *message, r, n int) {
 	}
 }
 
+// grounds is what a fallback and its cause are worked out from, in short: as
+// long as it stays the same, working them out again brings nothing new. A job of
+// thousands of ranks says what may be a reason thousands of times.
+type grounds struct {
+	facts, env, networks, nets, channels            int
+	ucxTCP, btlTCP, tcpProvider, sockets            bool
+	ibEmpty, ibProbed, claimedOne, multi, connected bool
+}
+
+func (st *state) groundsNow() grounds {
+	_, providerTCP := st.facts[CauseProviderTCP]
+	return grounds{
+		facts: len(st.facts), env: len(st.env), networks: len(st.networks), nets: len(st.seenNets), channels: len(st.channels),
+		ucxTCP: st.ucx.tcp > 0, btlTCP: st.mpi.btlTCP, tcpProvider: providerTCP || st.mpi.provider != "" && isTCPProvider(st.mpi.provider),
+		sockets: st.socketIfs || slices.Contains(st.networks, netSocketName) || slices.Contains(st.seenNets, netSocketName),
+		ibEmpty: st.ibEmpty, ibProbed: st.ibProbed, claimedOne: st.claimedOne, multi: st.nnodes > 1, connected: st.connected > 0,
+	}
+}
+
 // announce says a fallback as soon as it is certain.
 func (st *state) announce(m *message) {
+	g := st.groundsNow()
+	if !g.ucxTCP && !g.btlTCP && !g.tcpProvider && !g.sockets || st.judged != "" && g == st.judgedBy {
+		return
+	}
+	st.judgedBy = g
 	fb, cause, intentional := st.fallback()
 	if fb == nil || !*fb {
 		return

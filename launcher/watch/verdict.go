@@ -167,7 +167,7 @@ func (st *state) nodes() (int, bool) {
 	if len(hosts) == 1 && len(st.procs) > 1 && st.nranks > seen && len(st.intra) == 0 {
 		return 2, true
 	}
-	if st.nranks > 0 && len(st.intraRanks) >= st.nranks {
+	if st.nranks > 0 && st.intraRanks.n >= st.nranks {
 		// Every rank is in a connection inside a node, and none is in another.
 		return 1, true
 	}
@@ -302,7 +302,7 @@ func (st *state) fallback() (verdict *bool, cause string, intentional bool) {
 	if !overSocket && choseRDMA && !st.mixedFact() && !multi {
 		return &no, "", st.wantedRDMA()
 	}
-	if !overSocket && multi && st.connected > 0 && len(st.channels) == 0 && st.intra["P2P/MNNVL"] > 0 {
+	if !overSocket && multi && st.connected > 0 && len(st.channels) == 0 && st.intra["P2P/MNNVL"] {
 		// Data between nodes goes over NVLink.
 		return &no, "", false
 	}
@@ -481,7 +481,7 @@ func (st *state) transports(v *Verdict) {
 	v.InterNodeTransports = append(v.InterNodeTransports, slices.Sorted(maps.Keys(gdr))...)
 	v.InterNodeTransports = append(v.InterNodeTransports, slices.Sorted(maps.Keys(plain))...)
 	v.InterNodeTransports = append(v.InterNodeTransports, st.ucx.items...)
-	if st.intra["P2P/MNNVL"] > 0 {
+	if st.intra["P2P/MNNVL"] {
 		v.InterNodeTransports = append(v.InterNodeTransports, "P2P/MNNVL")
 	}
 	if st.mpi.btlTCP && st.ucx.rdma == 0 {
