@@ -37,8 +37,11 @@ type watching struct {
 	eyesThere []*eye             // of the other nodes
 	cancel    context.CancelFunc // ends the eyes
 	done      chan struct{}
-	endJob    context.CancelFunc // ends the job, under --strict
-	wants     bool               // the user asked for TCP
+	stop      context.CancelFunc // ends the job
+	endJob    context.CancelFunc // the same, where --strict asks for it
+	asking    context.Context    // ends with the eyes of the other nodes
+	unasked   context.CancelFunc
+	wants     bool // the user asked for TCP
 	peers     map[string]bool
 
 	mu       sync.Mutex
@@ -54,7 +57,8 @@ type watching struct {
 // job's streams only where one of them has to be read.
 func (a *app) watchJob(p plan.Plan, job *preparedJob, o runOptions, endJob context.CancelFunc) (*watching, error) {
 	set := rankVariables(job.spec.Env, job.spec.Argv)
-	w := &watching{a: a, p: p, began: time.Now(), endJob: endJob, wants: watch.AsksForTCP(job.spec.Argv, set), done: make(chan struct{}), looks: map[string][2]watch.Sample{}, said: map[string]bool{}}
+	w := &watching{a: a, p: p, began: time.Now(), stop: endJob, endJob: endJob, wants: watch.AsksForTCP(job.spec.Argv, set), done: make(chan struct{}), looks: map[string][2]watch.Sample{}, said: map[string]bool{}}
+	w.asking, w.unasked = context.WithCancel(context.Background())
 	if !o.strict {
 		w.endJob = nil
 	}
@@ -273,7 +277,7 @@ func (w *watching) lookThrough(by *reached, p plan.Plan, dir string) {
 	if by.transport == nil || by.fabrun == "" {
 		return
 	}
-	there, _ := otherNodes(p.Hosts)
+	there, self := otherNodes(p.Hosts)
 	others := slices.DeleteFunc(there, func(host string) bool { return !slices.Contains(by.names, host) })
 	if len(others) == 0 {
 		return
@@ -309,6 +313,9 @@ func (w *watching) lookThrough(by *reached, p plan.Plan, dir string) {
 			if err != nil && w.a.verbose {
 				fmt.Fprintf(w.a.stderr, "fabrun: %s cannot be watched: %v\n", host, err)
 			}
+			if err != nil && w.asking.Err() == nil {
+				w.eyeLost(host, t, others, len(self) > 0)
+			}
 		}()
 	}
 	limit := time.After(eyeOpens)
@@ -329,6 +336,7 @@ func (w *watching) heard(v watch.Verdict) {
 
 // closeEyes hears the last word of each node.
 func (w *watching) closeEyes() {
+	w.unasked()
 	for _, e := range w.eyesThere {
 		//nolint:errcheck // closing a pipe never fails
 		_ = e.stdin.Close()

@@ -23,7 +23,7 @@ const (
 	basePackages = "openmpi-bin libopenmpi-dev gcc libc6-dev ucx-utils perftest rdma-core ibverbs-utils rdmacm-utils " +
 		"openssh-server iproute2 iputils-ping ethtool kmod xz-utils busybox-static tcpdump linux-image-amd64 procps hwloc-nox numactl"
 	foamPackages = "openfoam openfoam-examples"
-	recipe       = "1" // count up when buildImage changes
+	recipe       = "2" // count up when buildImage changes
 )
 
 // bootModules are what the initramfs needs to reach the root file system; the
@@ -152,7 +152,7 @@ func buildImage(ctx context.Context, im image, log io.Writer) error {
 	// Nothing is started in the image, no documentation, no fsync for each file.
 	for name, text := range map[string]string{
 		"usr/sbin/policy-rc.d":     "#!/bin/sh\nexit 101\n",
-		"etc/dpkg/dpkg.cfg.d/lab":  "path-exclude=/usr/share/doc/*\npath-exclude=/usr/share/man/*\npath-exclude=/usr/share/locale/*\nforce-unsafe-io\n",
+		"etc/dpkg/dpkg.cfg.d/lab":  "path-exclude=/usr/share/doc/*\npath-include=/usr/share/doc/openfoam-examples/*\npath-exclude=/usr/share/man/*\npath-exclude=/usr/share/locale/*\nforce-unsafe-io\n",
 		"etc/apt/apt.conf.d/99lab": "APT::Install-Recommends \"false\";\nAcquire::Languages \"none\";\n",
 	} {
 		path := filepath.Join(im.root(), name)

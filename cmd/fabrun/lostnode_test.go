@@ -1,0 +1,114 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"fabrun/launcher"
+	"fabrun/launcher/hosts"
+	"fabrun/launcher/plan"
+	"fabrun/launcher/remote"
+)
+
+// saidByMany is a stderr that several nodes' eyes write to.
+type saidByMany struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *saidByMany) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *saidByMany) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// cutOff is a transport whose sessions break after a minute; what a node then
+// says to a new connection is up to answer.
+type cutOff struct{ answer func(host string) error }
+
+func (c cutOff) Exec(ctx context.Context, host string, cmd remote.Command, s remote.Streams) (int, error) {
+	if cmd.Argv[0] == "true" {
+		if err := c.answer(host); err != nil {
+			return -1, err
+		}
+		return 0, nil
+	}
+	if _, err := io.WriteString(s.Stdout, `{"start":{"host":"`+host+`"}}`+"\n"); err != nil {
+		return -1, err
+	}
+	select {
+	case <-time.After(time.Minute):
+	case <-ctx.Done():
+	}
+	return -1, &remote.HostError{Host: host, Cause: remote.Dropped, Err: errors.New("the connection ended before the command did")}
+}
+
+func (cutOff) Name() string { return "cut off" }
+func (cutOff) Close() error { return nil }
+
+// TestNodeThatAnswersNoMoreIsNamedAndTheJobEnded, but only then.
+func TestNodeThatAnswersNoMoreIsNamedAndTheJobEnded(t *testing.T) {
+	fail := func(c remote.Cause) func(string) error {
+		return func(host string) error { return &remote.HostError{Host: host, Cause: c, Err: errors.New("so")} }
+	}
+	for _, c := range []struct {
+		name   string
+		hosts  []string
+		answer func(string) error
+		ends   bool
+		says   string
+	}{
+		{"switched off", []string{"localhost", "n2"}, fail(remote.Timeout), true, "error: n2: it answers no more (n2: timeout: so; asked 3 times)"},
+		{"no route", []string{"localhost", "n2"}, fail(remote.Unreachable), true, "error: n2: it answers no more"},
+		{"one of two", []string{"n1", "n2"}, func(host string) error {
+			if host == "n2" {
+				return fail(remote.Timeout)(host)
+			}
+			return nil
+		}, true, "error: n2: it answers no more"},
+		{"only the session broke", []string{"localhost", "n2"}, func(string) error { return nil }, false, ""},
+		{"sshd was stopped", []string{"localhost", "n2"}, fail(remote.Refused), false, ""},
+		{"the login was taken away", []string{"localhost", "n2"}, fail(remote.Auth), false, ""},
+		{"this machine is cut off from the job", []string{"n1", "n2"}, fail(remote.Timeout), false, "it may be this machine that is cut off"},
+		{"this machine is cut off from the one node", []string{"n2"}, fail(remote.Timeout), false, "it may be this machine that is cut off"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var errs saidByMany
+				a := &app{args: []string{"fabrun"}, stdout: &bytes.Buffer{}, stderr: &errs, stdin: strings.NewReader("")}
+				p := plan.Plan{Dialect: plan.OpenMPI5}
+				for _, h := range c.hosts {
+					p.Hosts.Hosts = append(p.Hosts.Hosts, hosts.Host{Name: h})
+				}
+				ended := false
+				job := preparedJob{dir: t.TempDir(), spec: launcher.Spec{Argv: []string{"mpirun"}}}
+				w, err := a.watchJob(plan.Plan{Dialect: plan.OpenMPI5}, &job, runOptions{}, func() { ended = true })
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.lookThrough(&reached{transport: cutOff{c.answer}, names: c.hosts, fabrun: "fabrun"}, p, job.dir)
+				time.Sleep(2 * time.Minute) // of the bubble's own clock
+				synctest.Wait()
+				if err := w.finish(launcher.Status{}, false); err != nil {
+					t.Fatal(err)
+				}
+				if ended != c.ends || !strings.Contains(errs.String(), c.says) || c.says == "" && strings.Contains(errs.String(), "answers no more") {
+					t.Errorf("ended %v, want %v; said:\n%s", ended, c.ends, errs.String())
+				}
+			})
+		})
+	}
+}
