@@ -16,7 +16,14 @@ type barePattern struct {
 
 // barePatterns is the explicit list, in the order in which they are tried.
 var barePatterns = []barePattern{
-	{"ucx", []byte(" UCX  "), (*state).ucxLine},
+	{"ucx", []byte(" UCX "), (*state).ucxLine},
+	{"ucx-device", []byte("ib_mlx5_log.c:"), (*state).ucxBare},
+	{"ucx-verbs", []byte("completion with error:"), (*state).ucxBare},
+	{"ucx-crash", []byte("Caught signal "), (*state).ucxCrash},
+	{"ucx-config", []byte("inter-node cfg#"), (*state).ucxTable},
+	{"ucx-config-node", []byte("intra-node cfg#"), (*state).ucxTableOther},
+	{"ucx-config-self", []byte("self cfg#"), (*state).ucxTableOther},
+	{"ucx-table-row", []byte("/"), (*state).ucxTableRow},
 
 	{"nccl-version", []byte("NCCL version "), (*state).bareVersion},
 	{"rccl-version", []byte("RCCL version"), (*state).bareVersion},
@@ -27,18 +34,42 @@ var barePatterns = []barePattern{
 
 	{"openmpi-no-pml", []byte("No components were able to be opened in the pml framework"), (*state).openmpiNoPML},
 	{"openmpi-pml", []byte("PML "), (*state).openmpiPML},
+	{"openmpi-mismatch", []byte("selected pml "), (*state).openmpiMismatch},
+	{"openmpi-select", []byte("select: "), (*state).openmpiSelect},
 	{"openmpi-bml", []byte("mca: bml: Using "), (*state).openmpiBML},
-	{"openmpi-btl-tcp", []byte("[btl_tcp_"), (*state).openmpiBTL},
+	{"openmpi-ofi", []byte("mtl:ofi:provider"), (*state).openmpiOFI},
+	{"openmpi-common-ucx", []byte("common_ucx.c:"), (*state).openmpiCommonUCX},
+	{"openmpi-btl-tcp", []byte("[btl_tcp"), (*state).openmpiBTL},
 	{"openmpi-tcp-connect", []byte("Open MPI failed to TCP connect"), (*state).openmpiTCPConnect},
 	{"openmpi-ucx", []byte("pml_ucx"), (*state).openmpiUCX},
+	{"openmpi-openib-port", []byte("No OpenFabrics connection schemes"), (*state).openmpiOpenib},
+	{"openmpi-openib-init", []byte("an error initializing an OpenFabrics device"), (*state).openmpiOpenib},
+	{"openmpi-openib-off", []byte("infiniband ports on a device"), (*state).openmpiOpenib},
+	{"openmpi-no-active-port", []byte("one OpenFabrics device found"), (*state).openmpiNoActivePort},
+	{"openmpi-openib-memory", []byte("(openib) BTL failed to initialize while trying to"), (*state).openmpiOpenibMemory},
+	{"openmpi-component-missing", []byte("requested component was not found"), (*state).openmpiComponentMissing},
+	{"openmpi-unreachable", []byte("at least one MPI process is unreachable"), (*state).openmpiUnreachable},
+	{"openmpi-pair-unreachable", []byte("pair of MPI processes are unable to reach each other"), (*state).openmpiUnreachable},
+	{"openmpi-daemon", []byte("daemon"), (*state).daemonLost},
 	{"openmpi-version", []byte("Open MPI) "), (*state).openmpiVersion},
+	{"openmpi-version-hello", []byte("(Open MPI "), (*state).openmpiVersion},
+	{"pmix-error", []byte("PMIX ERROR: "), (*state).pmixError},
+	{"rank-died", []byte("noticed that process rank"), (*state).rankDied},
+	{"rank-died-hydra", []byte("BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES"), (*state).rankDied},
 	{"mpi-abort", []byte("MPI_ABORT was invoked"), (*state).mpiAbort},
+	{"mpi-fatal", []byte("Fatal error in "), (*state).mpiFatal},
+	{"mpi-error", []byte("An error occurred in MPI_"), (*state).mpiFatal},
+	{"mpi-init-failed", []byte("like MPI_INIT failed"), (*state).mpiFatal},
+	{"mpich-init", []byte("internal_Init_thread"), (*state).mpiFatal},
 	{"intel", []byte("MPI startup():"), (*state).intelStartup},
+	{"intel-tmi", []byte("TMI provider initialized: "), (*state).intelTMI},
+	{"mpich-provider", []byte("libfabric provider: "), (*state).mpichProvider},
+	{"mvapich-no-hca", []byte("No active HCAs found"), (*state).mvapichNoHCA},
 	{"mvapich", []byte("MVAPICH"), (*state).mvapich},
 	{"mvapich-rank", []byte(":mpi_rank_"), (*state).mvapichRank},
 	{"libfabric", []byte("libfabric:"), (*state).libfabricLine},
 
-	{"env-assignment", []byte("NCCL_"), (*state).envDump},
+	{"env-assignment", []byte("_"), (*state).envDump},
 	{"bare-nccl", []byte(""), (*state).bareNCCL},
 }
 
@@ -92,35 +123,57 @@ func (st *state) ncclFailure(m *message) bool {
 	return true
 }
 
+// wishes are the beginnings of the names of settings that say what was wanted.
+var wishes = [][]byte{[]byte("NCCL_"), []byte("UCX_"), []byte("OMPI_MCA_"), []byte("FI_PROVIDER"), []byte("I_MPI_")}
+
 // envDump reads settings where a log shows them: 'NCCL_NET=Socket' of an env
 // dump, 'export NCCL_IB_DISABLE=1' of a traced script, '-x NCCL_NET=IB' of an
 // mpirun line. They say what was wanted, not what happened.
 func (st *state) envDump(m *message) bool {
-	t := m.text
-	found := false
-	for len(t) > 0 && len(t) < 1<<14 {
-		i := bytes.Index(t, []byte("NCCL_"))
-		if i < 0 {
-			break
+	found := st.commandLine(m.text)
+	for _, lead := range wishes {
+		t := m.text
+		for len(t) > 0 && len(t) < 1<<14 {
+			i := bytes.Index(t, lead)
+			if i < 0 {
+				break
+			}
+			before := byte(' ')
+			if i > 0 {
+				before = t[i-1]
+			}
+			t = t[i:]
+			eq := bytes.IndexByte(t, '=')
+			if eq < 0 || eq > 64 {
+				break
+			}
+			name := string(t[:eq])
+			if (before == ' ' || before == '\'' || before == '"') && isEnvName(name) {
+				value := strings.Trim(word(t[eq+1:]), "'\"")
+				st.setEnv(name, value)
+				found = true
+			}
+			t = t[eq+1:]
 		}
-		before := byte(' ')
-		if i > 0 {
-			before = t[i-1]
-		}
-		t = t[i:]
-		eq := bytes.IndexByte(t, '=')
-		if eq < 0 || eq > 64 {
-			break
-		}
-		name := string(t[:eq])
-		if (before == ' ' || before == '\'' || before == '"') && isEnvName(name) {
-			value := strings.Trim(word(t[eq+1:]), "'\"")
-			st.setEnv(name, value)
-			found = true
-		}
-		t = t[eq+1:]
 	}
 	return found && !bytes.Contains(m.text, []byte("NET/"))
+}
+
+// commandLine reads the MCA parameters of an mpirun line that a log shows:
+// '--mca pml ob1 --mca btl tcp,self'.
+func (st *state) commandLine(t []byte) bool {
+	if !bytes.Contains(t, []byte("mpirun ")) && !bytes.Contains(t, []byte("mpiexec ")) || len(t) > 1<<14 {
+		return false
+	}
+	f := strings.Fields(string(t))
+	found := false
+	for i := 0; i+2 < len(f); i++ {
+		if f[i] == "--mca" || f[i] == "-mca" || f[i] == "--gmca" {
+			st.setEnv("OMPI_MCA_"+f[i+1], strings.Trim(f[i+2], "'\""))
+			found = true
+		}
+	}
+	return found
 }
 
 func isEnvName(s string) bool {

@@ -101,6 +101,12 @@ func (s *segment) prefix(b []byte, floor, end int) {
 			continue
 		}
 		host := pid - 1
+		if host > 1 && p[host-1] == '>' {
+			// Somebody put '<cluster>' in place of the name.
+			if open := bytes.LastIndexByte(p[:host], '<'); open >= 0 && host-open < 64 && bytes.IndexByte(p[open:host], ' ') < 0 {
+				host = open
+			}
+		}
 		for host > 0 && isHostByte(p[host-1]) {
 			host--
 		}

@@ -32,6 +32,7 @@ var ncclPatterns = []pattern{
 	{"init-timings", "Init timings", (*state).commLine},
 
 	{"network", "Using network ", (*state).usingNetwork},
+	{"network-2.3", "Using internal Network ", (*state).usingNetwork},
 	{"plugin-assigned", "Assigned NET plugin ", (*state).assignedPlugin},
 	{"plugin-init-failed", "Failed to initialize NET plugin ", (*state).pluginInitFailed},
 	{"plugin-none", "Failed to initialize any NET plugin", (*state).noPluginWorks},
@@ -425,6 +426,7 @@ func parseDevices(t []byte) []string {
 			item = item[i+1:]
 		}
 		dev, layer, ok := bytes.Cut(item, []byte("/"))
+		layer, _, _ = bytes.Cut(layer, []byte("/")) // NVIDIA's plugin adds /SHARP
 		if !ok || !isLayer(layer) {
 			continue
 		}
@@ -454,6 +456,7 @@ func parseDeviceLine(t []byte) []string {
 	}
 	item, _, _ := bytes.Cut(rest, []byte(" "))
 	dev, layer, ok := bytes.Cut(item, []byte("/"))
+	layer, _, _ = bytes.Cut(layer, []byte("/"))
 	if !ok || !isLayer(layer) {
 		return nil
 	}
@@ -886,6 +889,9 @@ func (st *state) callFailed(m *message) {
 		} else {
 			st.failed("ib-reg-mr", "Memory could not be registered with the device ("+name+"): look at nvidia_peermem or DMA-BUF for GPU memory.", m)
 		}
+	case strings.HasPrefix(fn, "ibv_create_") && (errno == 12 || strings.Contains(rest, "Cannot allocate memory")):
+		st.addSeenNet("IB")
+		st.failed("memlock", "The device could not get memory for a queue: raise the locked-memory limit (ulimit -l unlimited, container: --ulimit memlock=-1); where it is unlimited, there are more queue pairs than the device has room for.", m)
 	case strings.HasPrefix(fn, "ibv_create_qp"), strings.HasPrefix(fn, "ibv_create_cq"), strings.HasPrefix(fn, "ibv_alloc_pd"):
 		st.addSeenNet("IB")
 		st.failed("ib-create", "The device refused to create a queue ("+fn+": "+name+"): check the locked-memory limit and how many queue pairs are in use.", m)

@@ -238,8 +238,11 @@ func (st *state) failed(id, text string, m *message) {
 	st.emit(id, Event{ID: id, Severity: SeverityError, Text: text}, m)
 }
 
-func (st *state) warned(id, text string, m *message) {
-	st.emit(id, Event{ID: id, Severity: SeverityWarning, Text: text}, m)
+// warned says something once per key, which is an ID and, behind a colon, what it
+// is about.
+func (st *state) warned(key, text string, m *message) {
+	id, _, _ := strings.Cut(key, ":")
+	st.emit(key, Event{ID: id, Severity: SeverityWarning, Text: text}, m)
 }
 
 // shown is a line fit for a person's terminal: bounded, no control bytes.

@@ -16,27 +16,125 @@ type ucxState struct {
 	items    []string // transport/device, to other nodes
 	devices  []string
 	internal int
+	table    bool // the rows of a table that come are of peers on other nodes
 }
 
 // ucxLine reads one line of UCX's log:
 // '[sec.usec] [host:pid:tid] file:line UCX  LEVEL message'.
 func (st *state) ucxLine(m *message) bool {
-	st.library("ucx")
 	level, text, ok := bytes.Cut(bytes.TrimLeft(m.arg, " "), []byte(" "))
 	if !ok {
-		return true
+		return false
 	}
 	t := string(bytes.TrimSpace(text))
-	st.ucxHost(m)
 	switch string(level) {
-	case "INFO", "DEBUG", "DIAG", "TRACE":
+	case "INFO", "DEBUG", "DIAG", "TRACE", "DATA", "REQ", "ASYNC", "FUNC", "POLL":
+		st.library("ucx")
+		st.ucxHost(m)
 		st.ucxInfo(m, t)
 	case "WARN":
+		st.library("ucx")
+		st.ucxHost(m)
 		st.relay(m)
 		st.ucxWarn(m, t)
 	case "ERROR", "FATAL":
+		st.library("ucx")
+		st.ucxHost(m)
 		st.relay(m)
 		st.ucxError(m, t)
+	default:
+		return false // 'the UCX library …' in somebody's text
+	}
+	return true
+}
+
+// ucxBare reads a line that UCX prints without its level: what mlx5 devices report
+// ('[n1:7:0:7] ib_mlx5_log.c:179  Transport retry count exceeded on mlx5_0:1/IB (synd 0x15
+// …)'), and crashes ('[n1:7:0:7] Caught signal 11 (Segmentation fault: …)').
+func (st *state) ucxBare(m *message) bool {
+	t := strings.TrimSpace(string(m.arg))
+	if _, after, ok := strings.Cut(t, " "); ok && allDigits([]byte(t[:len(t)-len(after)-1])) {
+		t = strings.TrimSpace(after) // the number of the source's line
+	}
+	if !st.ucxCompletion(m, t) {
+		return false
+	}
+	st.library("ucx")
+	return true
+}
+
+func (st *state) ucxCrash(m *message) bool {
+	if len(m.text) == 0 || m.text[0] != '[' {
+		return false
+	}
+	st.secondary("crash", "A process of the job crashed ("+shown(m.text)+").", m)
+	return true
+}
+
+// ucxCompletions are the errors that a device reports of an operation, as UCX
+// words them (uct/ib/mlx5/ib_mlx5_log.c, and libibverbs' ibv_wc_status_str).
+var ucxCompletions = []struct{ has, id, text string }{
+	{"ransport retry count", "ucx-retry-exceeded", "A peer stopped answering over RDMA (retry count exceeded): check its port, MTU, PFC and the route between the GIDs."},
+	{"RNR retry count", "ucx-rnr", "A receiver was not ready for too long: look at what the peer does."},
+	{"ocal protection", "ucx-local-protection", "The device may not reach the memory of this process (local protection): look at GPUDirect (nvidia_peermem, DMA-BUF), IOMMU and ACS of the node that reports it."},
+	{"ocal access violation", "ucx-local-protection", "The device may not write to the memory of this process: look at GPUDirect, IOMMU and ACS of the node that reports it."},
+	{"emote access", "ucx-remote-access", "The peer's memory was not accessible to the device: look for an earlier error of the peer, and at GPUDirect, IOMMU and ACS of its node."},
+	{"emote operation", "ucx-remote-operation", "The peer's device could not carry out an operation: look for an earlier error of the peer, and at the kernel log of its node."},
+	{"emote invalid request", "ucx-remote-invalid", "The peer's device refused a request: look for an earlier error of the peer."},
+	{"ocal QP operation", "ucx-local-operation", "The device refused an operation of this process: look at the kernel log of the node that reports it."},
+	{"ocal length", "ucx-local-operation", "The device refused the length of an operation: look for different UCX versions or settings on the two nodes."},
+}
+
+// ucxCompletion reports a failed operation; false where t is none.
+func (st *state) ucxCompletion(m *message, t string) bool {
+	for _, c := range ucxCompletions {
+		if strings.Contains(t, c.has) {
+			text := c.text
+			if dev := wordAfter([]byte(t), " on "); strings.Contains(dev, ":") {
+				text = "Device " + dev + ": " + strings.ToLower(text[:1]) + text[1:]
+			}
+			st.failed(c.id, text, m)
+			return true
+		}
+	}
+	return false
+}
+
+// ucxTable reads the head of a table of protocols (UCX_PROTO_INFO), or a line
+// of a configuration that was copied without its beginning:
+// 'perftest inter-node cfg#0 tag(rc_mlx5/mlx5_0:1)'.
+func (st *state) ucxTable(m *message) bool {
+	st.library("ucx")
+	t := string(m.arg)
+	if strings.Contains(t, "(") {
+		st.ucx.table = false
+		st.ucxConfig(m, t, "inter-node")
+		return true
+	}
+	st.ucx.table = true
+	return true
+}
+
+// ucxTableOther reads the head of a table of another kind of peer.
+func (st *state) ucxTableOther(*message) bool {
+	st.ucx.table = false
+	return true
+}
+
+// ucxTableRow reads a row of such a table: '| 8247..inf | zero-copy | 50% on rc_mlx5/mlx5_0:1
+// and 50% on rc_mlx5/mlx5_1:1 |'.
+func (st *state) ucxTableRow(m *message) bool {
+	if !st.ucx.table {
+		return false
+	}
+	var items []string
+	for f := range strings.FieldsSeq(string(m.text)) {
+		if tl, dev, ok := strings.Cut(f, "/"); ok && dev != "" && (isUCXRDMA(tl) || tl == "tcp") {
+			items = append(items, f)
+		}
+	}
+	if len(items) > 0 {
+		st.ucxConfig(m, "("+strings.Join(items, " ")+")", "inter-node")
 	}
 	return true
 }
@@ -128,6 +226,10 @@ func (st *state) ucxConfig(m *message, t, where string) {
 	for _, it := range items {
 		rdma = rdma || isUCXRDMA(it.tl)
 		tcp = tcp || it.tl == "tcp"
+		if where == "" && isUCXLocal(it.tl) {
+			// What shares memory with the peer is on its node.
+			where = "intra-node"
+		}
 	}
 	if where == "self" || where == "intra-node" || where == "" && !rdma && !tcp {
 		st.ucx.shared++
@@ -154,6 +256,15 @@ func (st *state) ucxConfig(m *message, t, where string) {
 		st.ucx.tcp++
 	}
 	st.announce(m)
+}
+
+// isUCXLocal reports whether a transport of UCX reaches its own node only.
+func isUCXLocal(tl string) bool {
+	switch tl {
+	case "posix", "sysv", "xpmem", "cma", "knem", "mm", "sm", "shm", "self", "cuda_ipc", "rocm_ipc", "ze_ipc":
+		return true
+	}
+	return false
 }
 
 func addOnce(to *[]string, s string) {
@@ -218,16 +329,13 @@ func keyOf(t string) string {
 
 func (st *state) ucxError(m *message, t string) {
 	switch {
-	case strings.Contains(t, "no active messages transport to"), strings.Contains(t, "Destination is unreachable"):
+	case strings.Contains(t, "no active messages transport to"), strings.Contains(t, "Destination is unreachable"), strings.Contains(t, "no remote ep address for lane"),
+		strings.Contains(t, "no supported sockaddr auxiliary transports"), strings.Contains(t, "no auxiliary transport to"):
 		st.failed("ucx-unreachable", "UCX has no transport to a peer: rails do not reach each other, or UCX_TLS and UCX_NET_DEVICES leave none ("+shown([]byte(t))+").", m)
 	case strings.Contains(t, "no usable transports/devices"):
 		st.failed("ucx-no-transport", "UCX finds no usable transport or device among those asked for: check UCX_TLS and UCX_NET_DEVICES.", m)
 	case strings.Contains(t, "unhandled timeout"):
 		st.failed("ucx-ud-timeout", "UCX could not set up its first connection (UD time-out): usually the wrong GID index, or no route between the GIDs; set UCX_IB_GID_INDEX to the RoCE v2 one of the job's network.", m)
-	case strings.Contains(t, "ransport retry count exceeded"):
-		st.failed("ucx-retry-exceeded", "A peer stopped answering over RDMA (retry count exceeded): check its port, MTU, PFC and the route between the GIDs.", m)
-	case strings.Contains(t, "RNR retry count exceeded"):
-		st.failed("ucx-rnr", "A receiver was not ready for too long.", m)
 	case strings.Contains(t, "Cannot allocate memory") || strings.Contains(t, "memlock") || strings.Contains(t, "max locked memory"):
 		st.failed("memlock", "Memory could not be registered with the device: raise the locked-memory limit (ulimit -l unlimited, container: --ulimit memlock=-1).", m)
 	case strings.Contains(t, "modify") && strings.Contains(t, "QP") || strings.Contains(t, "ibv_modify_qp"):
@@ -241,6 +349,7 @@ func (st *state) ucxError(m *message, t string) {
 		st.secondary("ucx-peer-gone", "A peer closed its connection; that is usually the consequence of an error or exit elsewhere.", m)
 	case strings.Contains(t, "Caught signal"):
 		st.secondary("crash", "A process of the job crashed ("+shown([]byte(t))+").", m)
+	case st.ucxCompletion(m, t):
 	default:
 		st.emit("ucx-error:"+keyOf(t), Event{ID: "ucx-error", Severity: SeverityError, Text: "UCX reports: " + shown([]byte(t))}, m)
 	}

@@ -33,6 +33,7 @@ const (
 	factOFIFailed    = "ofi-plugin-failed"
 	factUCXDevice    = "ucx-device"
 	factUCXTransport = "ucx-transport"
+	factUCXLevel     = "mpi-ucx-level" // Open MPI's UCX component took no device as its own
 )
 
 // causeTexts is one sentence per cause: what happened, and the fix.
@@ -84,7 +85,10 @@ func (st *state) causeSentence(cause string) string {
 
 // secondaryErrors follow from others: they come last in the list of errors.
 // The nearest to a first cause stands first.
-var secondaryErrors = []string{"ib-completion-error-5", "ucx-peer-gone", "connection-closed", "nccl-fatal", "torch-watchdog", "nccl-failed", "nccl-abort", "mpi-abort", "crash"}
+var secondaryErrors = []string{
+	"mpi-unreachable", "ib-completion-error-5", "ucx-peer-gone", "connection-closed", "nccl-fatal", "torch-watchdog", "nccl-failed", "nccl-abort",
+	"mpi-error", "mpi-init", "mpi-abort", "crash", "mpi-daemon-lost", "rank-died",
+}
 
 // trustedHosts are the host names that prefixes gave, without those that are
 // the head or the tail of a line that another process ran over: they look like
@@ -121,34 +125,14 @@ func (st *state) multiNode() bool {
 	return known && n > 1
 }
 
-// nodes returns over how many nodes the job runs, as far as the log tells.
+// nodes returns over how many nodes the job runs, as far as the log tells; where
+// it only tells that there are several, 2.
 func (st *state) nodes() (int, bool) {
-	if st.nnodes > 0 {
-		return st.nnodes, true
-	}
-	if st.nranks == 1 {
-		return 1, true
-	}
-	if len(st.tests) > 0 {
-		hosts := map[string]bool{}
-		for _, h := range st.tests {
-			hosts[h] = true
-		}
-		return len(hosts), true
-	}
-	if len(st.mpi.ranks) > 0 {
-		hosts := map[string]bool{}
-		for _, h := range st.mpi.ranks {
-			hosts[h] = true
-		}
-		return len(hosts), true
+	if n := st.nodesExactly(); n > 0 {
+		return n, true
 	}
 	hosts := st.trustedHosts()
 	if len(hosts) > 1 {
-		if st.wholeOnOneHost() {
-			// Several communicators, each complete on its host.
-			return 1, true
-		}
 		return len(hosts), true
 	}
 	if st.ucx.internal > 0 {
@@ -158,9 +142,6 @@ func (st *state) nodes() (int, bool) {
 		return 2, true
 	}
 	seen := st.ranksSeen()
-	if st.nranks > 0 && (len(hosts) == 1 && seen >= st.nranks || st.localRanks >= st.nranks) {
-		return 1, true
-	}
 	// Several processes of one host speak, and they are fewer than the job has
 	// ranks, so the others are elsewhere. One process alone proves nothing: its
 	// file may be private.
@@ -172,6 +153,46 @@ func (st *state) nodes() (int, bool) {
 		return 1, true
 	}
 	return 0, false
+}
+
+// nodesExactly returns the number of nodes where the log tells it, else 0.
+func (st *state) nodesExactly() int {
+	switch {
+	case st.nnodes > 0:
+		return st.nnodes
+	case st.nranks == 1:
+		return 1
+	case len(st.tests) > 0:
+		return hostsIn(st.tests)
+	case len(st.mpi.ranks) > 0:
+		return hostsIn(st.mpi.ranks)
+	}
+	hosts := st.trustedHosts()
+	switch {
+	case len(hosts) > 1 && st.wholeOnOneHost():
+		// Several communicators, each complete on its host.
+		return 1
+	case len(st.channels) > 0 || st.ucx.internal > 0:
+		// Something leaves a node: then one host name is not all.
+		if len(hosts) > 1 && st.nranks > 0 && st.ranksSeen() >= st.nranks {
+			return len(hosts)
+		}
+		return 0
+	case st.size() > 0 && len(hosts) > 0 && st.ranksSeen() >= st.size():
+		return len(hosts)
+	case st.nranks > 0 && st.localRanks >= st.nranks:
+		return 1
+	}
+	return 0
+}
+
+// hostsIn counts the hosts of a table of ranks.
+func hostsIn(ranks map[int]string) int {
+	hosts := map[string]bool{}
+	for _, h := range ranks {
+		hosts[h] = true
+	}
+	return len(hosts)
 }
 
 // wholeOnOneHost reports whether one host holds every rank of the largest
@@ -260,23 +281,29 @@ func (st *state) fallback() (verdict *bool, cause string, intentional bool) {
 	if st.ucx.tcp > 0 {
 		return &yes, CauseUCXTCP, st.ucxWantsTCP()
 	}
-	if st.mpi.btlTCP && st.ucx.rdma == 0 {
-		return &yes, CausePMLNotUCX, strings.Contains(st.env["OMPI_MCA_btl"], "tcp")
+	if _, ok := st.facts[CauseMixed]; ok && len(st.mpi.pmls) > 1 {
+		return &yes, CauseMixed, false
 	}
-	if st.mpi.provider != "" && isTCPProvider(st.mpi.provider) {
-		want := isTCPProvider(st.env["I_MPI_OFI_PROVIDER"]) || isTCPProvider(st.env["FI_PROVIDER"])
-		n, known := st.nodes()
-		switch {
-		case !known:
-			return nil, CauseProviderTCP, want
-		case n > 1:
-			return &yes, CauseProviderTCP, want
-		default:
-			return &no, "", false
-		}
+	if st.mpi.btlTCP && st.ucx.rdma == 0 {
+		return &yes, CausePMLNotUCX, st.askedBTL()
 	}
 	nodes, known := st.nodes()
 	multi := known && nodes > 1
+	byTCP := func(cause string, asked bool) (*bool, string, bool) {
+		switch {
+		case multi:
+			return &yes, cause, asked
+		case known:
+			return &no, "", false
+		}
+		return nil, cause, asked
+	}
+	if p := st.mpi.provider(); p != "" && isTCPProvider(p) && len(st.networks) == 0 && st.ucx.rdma == 0 {
+		return byTCP(CauseProviderTCP, isTCPProvider(st.env["I_MPI_OFI_PROVIDER"]) || isTCPProvider(st.env["FI_PROVIDER"]) || st.env["I_MPI_FABRICS"] == "shm:tcp" || st.env["I_MPI_FABRICS"] == "tcp")
+	}
+	if slices.Contains(st.mpi.pmls, "ob1") && !st.mpi.btlRDMA && st.ucx.rdma == 0 && len(st.networks) == 0 {
+		return byTCP(CausePMLNotUCX, st.askedBTL())
+	}
 	overSocket := st.totals(func(k transportKey) bool { return k.net == netSocketName }) > 0
 	choseSocket := slices.Contains(st.networks, netSocketName) ||
 		len(st.networks) == 0 && len(st.seenNets) == 0 && st.socketIfs
@@ -288,7 +315,7 @@ func (st *state) fallback() (verdict *bool, cause string, intentional bool) {
 		}
 	}
 	if !overSocket && !choseSocket {
-		if choseRDMA || len(st.seenNets) > 0 || st.ucx.rdma > 0 || st.mpi.provider != "" {
+		if choseRDMA || len(st.seenNets) > 0 || st.ucx.rdma > 0 || st.mpi.provider() != "" || len(st.mpi.pmls) > 0 || st.mpi.mtl != "" || st.mpi.btlRDMA {
 			return &no, "", st.wantedRDMA()
 		}
 		if known && nodes == 1 {
@@ -314,6 +341,13 @@ func (st *state) fallback() (verdict *bool, cause string, intentional bool) {
 }
 
 func (st *state) mixedFact() bool { _, ok := st.facts[CauseMixed]; return ok }
+
+// askedBTL reports whether the user chose Open MPI's TCP component.
+func (st *state) askedBTL() bool {
+	pml := st.env["OMPI_MCA_pml"]
+	return st.mpi.askedOB1 || pml == "ob1" || strings.HasPrefix(pml, "^") && strings.Contains(pml, "ucx") ||
+		!strings.HasPrefix(st.env["OMPI_MCA_btl"], "^") && strings.Contains(st.env["OMPI_MCA_btl"], "tcp")
+}
 
 // cause says why sockets: the user's own words first, then what was refused,
 // in the order in which NCCL tries.
@@ -408,9 +442,7 @@ func (st *state) verdict() Verdict {
 	for _, n := range st.ucx.nets {
 		addOnce(&v.Networks, n)
 	}
-	if p := st.mpi.provider; p != "" {
-		addOnce(&v.Networks, p)
-	}
+	st.mpiNetworks(&v)
 	fb, cause, intentional := st.fallback()
 	v.Fallback, v.Intentional = fb, intentional
 	if cause != "" {
@@ -432,7 +464,9 @@ func (st *state) verdict() Verdict {
 	if n := st.size(); n > 0 {
 		v.NRanks = &n
 	}
-	if k, known := st.nodes(); known && (st.nnodes > 0 || k != 2 || len(st.tests) > 0) {
+	if k := st.nodesExactly(); k > 0 {
+		v.NNodes = &k
+	} else if k, known := st.nodes(); known && k == 1 {
 		v.NNodes = &k
 	}
 	for _, id := range st.fatal {
@@ -454,6 +488,33 @@ func (st *state) verdict() Verdict {
 	v.Events = append(v.Events, st.events...)
 	v.Sentence = st.sentence(&v)
 	return v
+}
+
+// mpiNetworks adds what an MPI library says that it sends by, as exactly as it
+// is known: of pml/cm the provider or the mtl, of pml/ucx what UCX itself says.
+func (st *state) mpiNetworks(v *Verdict) {
+	if len(st.networks) > 0 {
+		return // NCCL's own word; libfabric is its plugin's
+	}
+	if p := st.mpi.provider(); p != "" {
+		addOnce(&v.Networks, p)
+	}
+	for _, pml := range st.mpi.pmls {
+		switch {
+		case pml == "cm" && (st.mpi.mtl == "" || st.mpi.mtl == "ofi") && st.mpi.provider() == "":
+			addOnce(&v.Networks, cmp.Or(st.mpi.mtl, "cm"))
+		case pml == "cm" && st.mpi.mtl != "" && st.mpi.mtl != "ofi":
+			addOnce(&v.Networks, st.mpi.mtl)
+		case pml == "ucx" && len(st.ucx.nets) == 0:
+			addOnce(&v.Networks, "ucx")
+		}
+	}
+	if len(st.mpi.pmls) == 0 && st.mpi.mtl == "ofi" && st.mpi.provider() == "" {
+		addOnce(&v.Networks, "ofi")
+	}
+	for _, b := range st.mpi.btls {
+		addOnce(&v.Networks, b)
+	}
 }
 
 // transports lists what carries data between nodes. A connection that is
@@ -485,7 +546,10 @@ func (st *state) transports(v *Verdict) {
 		v.InterNodeTransports = append(v.InterNodeTransports, "P2P/MNNVL")
 	}
 	if st.mpi.btlTCP && st.ucx.rdma == 0 {
-		v.InterNodeTransports = append(v.InterNodeTransports, "btl/tcp")
+		addOnce(&v.InterNodeTransports, "btl/tcp")
+	}
+	for _, b := range st.mpi.btls {
+		addOnce(&v.InterNodeTransports, "btl/"+b)
 	}
 }
 
