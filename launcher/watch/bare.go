@@ -69,6 +69,7 @@ var barePatterns = []barePattern{
 	{"mvapich-rank", []byte(":mpi_rank_"), (*state).mvapichRank},
 	{"libfabric", []byte("libfabric:"), (*state).libfabricLine},
 
+	{"command-line", []byte("-mca "), (*state).commandLine},
 	{"env-assignment", []byte("_"), (*state).envDump},
 	{"bare-nccl", []byte(""), (*state).bareNCCL},
 }
@@ -130,7 +131,7 @@ var wishes = [][]byte{[]byte("NCCL_"), []byte("UCX_"), []byte("OMPI_MCA_"), []by
 // dump, 'export NCCL_IB_DISABLE=1' of a traced script, '-x NCCL_NET=IB' of an
 // mpirun line. They say what was wanted, not what happened.
 func (st *state) envDump(m *message) bool {
-	found := st.commandLine(m.text)
+	found := false
 	for _, lead := range wishes {
 		t := m.text
 		for len(t) > 0 && len(t) < 1<<14 {
@@ -161,19 +162,18 @@ func (st *state) envDump(m *message) bool {
 
 // commandLine reads the MCA parameters of an mpirun line that a log shows:
 // '--mca pml ob1 --mca btl tcp,self'.
-func (st *state) commandLine(t []byte) bool {
+func (st *state) commandLine(m *message) bool {
+	t := m.text
 	if !bytes.Contains(t, []byte("mpirun ")) && !bytes.Contains(t, []byte("mpiexec ")) || len(t) > 1<<14 {
 		return false
 	}
 	f := strings.Fields(string(t))
-	found := false
 	for i := 0; i+2 < len(f); i++ {
 		if f[i] == "--mca" || f[i] == "-mca" || f[i] == "--gmca" {
 			st.setEnv("OMPI_MCA_"+f[i+1], strings.Trim(f[i+2], "'\""))
-			found = true
 		}
 	}
-	return found
+	return false // it may set variables too
 }
 
 func isEnvName(s string) bool {

@@ -189,7 +189,7 @@ var patternCases = []struct {
 	{"openmpi-select", "[n1:7] select: init of component openib returned success\n[n1:7] select: component ob1 selected\n[n2:8] select: component ob1 selected", []string{"fb=false"}},
 	{"openmpi-select", "[n1:7] select: init of component openib returned failure\n[n1:7] select: init of component tcp returned success\n[n1:7] select: component ob1 selected\n[n2:8] select: component ob1 selected", []string{"fb=true cause=pml-not-ucx"}},
 	{"openmpi-select", "[n1:7] select: component psm2 selected\n[n1:7] select: component cm selected", []string{"nets=[psm2]", "fb=false"}},
-	{"openmpi-select", "[n1:7] select: component ob1 selected\n[n2:8] select: component ob1 selected\nmpirun --mca pml ob1 --mca btl tcp,self -np 2 ./a.out", []string{"fb=true cause=pml-not-ucx asked=true"}},
+	{"command-line", "[n1:7] select: component ob1 selected\n[n2:8] select: component ob1 selected\nmpirun --mca pml ob1 --mca btl tcp,self -np 2 ./a.out", []string{"fb=true cause=pml-not-ucx asked=true"}},
 	{"openmpi-ofi", "[n1:7] mtl_ofi_component.c:383: mtl:ofi:provider: sockets\n[n2:8] mtl_ofi_component.c:383: mtl:ofi:provider: sockets", []string{"nets=[sockets]", "fb=true cause=provider-tcp"}},
 	{"openmpi-ofi", "[n1:7] mtl_ofi_component.c:383: mtl:ofi:provider: efa\n[n1:7] mtl_ofi_component.c:390: mtl:ofi:provider:domain: rdmap0s8-rdm", []string{"nets=[efa]", "dev=[rdmap0s8-rdm]", "fb=false"}},
 	{"openmpi-ofi", "[n1:7] mtl_ofi_component.c:362: mtl:ofi:provider: eth0\n[n2:8] mtl_ofi_component.c:362: mtl:ofi:provider: eth0", []string{"fb=true cause=provider-tcp"}},

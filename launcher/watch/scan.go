@@ -50,16 +50,41 @@ var (
 		{"rc_verbs_iface", 6},
 	}
 	wholeAnchors = []anchor{
-		{"RCCL", 0}, {"<warn>", 0}, {"<info>", 0}, {"#  Rank ", 0}, {"#   Rank ", 0},
+		{"RCCL", 0},
+		{"<warn>", 0},
+		{"<info>", 0},
+		{"#  Rank ", 0},
+		{"#   Rank ", 0},
 		// UCX's tables, what it prints without its name, and settings.
-		{"cfg#", 0}, {"mlx5/", 1}, {"verbs/", 2}, {"tcp/", 0}, {"Caught signal ", 0}, {"UCX_", 0},
+		{"cfg#", 0},
+		{"mlx5/", 1},
+		{"verbs/", 2},
+		{"tcp/", 0},
+		{"Caught signal ", 0},
+		{"UCX_", 0},
 		// Open MPI's choices at higher verbosity, its help texts, its daemons.
-		{"select: ", 2}, {"bml: Using", 0}, {"mtl:ofi:provider", 5}, {"common_ucx.c", 6}, {"selected pml ", 9}, {"-mca ", 0},
-		{"OpenFabrics", 3}, {"ib) BTL", 3}, {"infiniband ports", 4}, {"requested component", 1},
-		{"ORTE ", 0}, {"PRTE ", 0}, {"PMIX ERROR", 0}, {" PID ", 1},
+		{"select: ", 2},
+		{"bml: Using", 0},
+		{"mtl:ofi:provider", 5},
+		{"common_ucx.c", 6},
+		{"selected pml ", 9},
+		{"-mca ", 0},
+		{"OpenFabrics", 3},
+		{"ib) BTL", 3},
+		{"infiniband ports", 4},
+		{"requested component", 1},
+		{"ORTE ", 0},
+		{"PRTE ", 0},
+		{"PMIX ERROR", 0},
+		{" PID ", 1},
 		// Other MPI libraries, and libfabric.
-		{"libfabric provider: ", 2}, {"TMI provider", 0}, {"TERMINATION OF ONE", 1}, {"No active HCAs", 10}, {"internal_Init_thread", 8},
-		{"FI_PROVIDER", 0}, {"libibverbs: Warning", 7},
+		{"libfabric provider: ", 2},
+		{"TMI provider", 0},
+		{"TERMINATION OF ONE", 1},
+		{"No active HCAs", 10},
+		{"internal_Init_thread", 8},
+		{"FI_PROVIDER", 0},
+		{"libibverbs: Warning", 7},
 	}
 )
 

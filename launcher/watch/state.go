@@ -286,8 +286,8 @@ func (st *state) rankOf(m *message, r, n int) {
 // long as it stays the same, working them out again brings nothing new. A job of
 // thousands of ranks says what may be a reason thousands of times.
 type grounds struct {
-	facts, env, networks, nets, channels            int
-	ucxTCP, btlTCP, tcpProvider, sockets            bool
+	facts, env, networks, nets, channels, pmls      int
+	ucxTCP, btlTCP, ob1, tcpProvider, sockets       bool
 	ibEmpty, ibProbed, claimedOne, multi, connected bool
 }
 
@@ -295,7 +295,8 @@ func (st *state) groundsNow() grounds {
 	_, providerTCP := st.facts[CauseProviderTCP]
 	return grounds{
 		facts: len(st.facts), env: len(st.env), networks: len(st.networks), nets: len(st.seenNets), channels: len(st.channels),
-		ucxTCP: st.ucx.tcp > 0, btlTCP: st.mpi.btlTCP, tcpProvider: providerTCP || st.mpi.provider != "" && isTCPProvider(st.mpi.provider),
+		ucxTCP: st.ucx.tcp > 0, btlTCP: st.mpi.btlTCP, pmls: len(st.mpi.pmls),
+		ob1: slices.Contains(st.mpi.pmls, "ob1"), tcpProvider: providerTCP || isTCPProvider(st.mpi.provider()),
 		sockets: st.socketIfs || slices.Contains(st.networks, netSocketName) || slices.Contains(st.seenNets, netSocketName),
 		ibEmpty: st.ibEmpty, ibProbed: st.ibProbed, claimedOne: st.claimedOne, multi: st.nnodes > 1, connected: st.connected > 0,
 	}
@@ -304,7 +305,7 @@ func (st *state) groundsNow() grounds {
 // announce says a fallback as soon as it is certain.
 func (st *state) announce(m *message) {
 	g := st.groundsNow()
-	if !g.ucxTCP && !g.btlTCP && !g.tcpProvider && !g.sockets || st.judged != "" && g == st.judgedBy {
+	if !g.ucxTCP && !g.btlTCP && !g.ob1 && !g.tcpProvider && !g.sockets || st.judged != "" && g == st.judgedBy {
 		return
 	}
 	st.judgedBy = g
