@@ -30,6 +30,9 @@ func TestMain(m *testing.M) {
 		"mpiexec":          func() { fakeLauncher("HYDRA build details:\n    Version:                                 4.0.2") },
 		"srun":             func() { fakeLauncher("slurm 23.11.4") },
 		"torchrun":         func() { fakeLauncher("") },
+		"ib_write_bw":      fakePerftest,
+		"ib_send_lat":      fakePerftest,
+		"ibv_rc_pingpong":  fakePerftest,
 	})
 }
 
