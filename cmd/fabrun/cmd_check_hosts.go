@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"fabrun/envgen"
 	"fabrun/launcher/hosts"
 	"fabrun/launcher/preflight"
 	"fabrun/launcher/remote"
@@ -88,7 +87,7 @@ func runCheckHosts(ctx context.Context, a *app, o hostChecks, snapshots []string
 		defer t.Close()
 	}
 	res := report.Checked{Hosts: c.names, Findings: c.finds}
-	rails := envgen.Compute(envgen.Input{Hosts: c.hosts, Profile: prof}).Rails
+	rails := railsOf(c.hosts, prof)
 	var byRail []map[string]string
 	for _, r := range rails {
 		byRail = append(byRail, r.Ports)

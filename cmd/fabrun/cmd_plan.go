@@ -16,6 +16,7 @@ func (o *jobOptions) addFlags(f *pflag.FlagSet) {
 	f.BoolVar(&o.strict, "strict", false, "RDMA or nothing: refuse to start, or end the job, when the plan does not hold")
 	f.StringVar(&o.nccl, "nccl-version", "", "NCCL's `version` in the job, where it is not the one found on the hosts")
 	f.StringVar(&o.ucx, "ucx-version", "", "UCX's `version` in the job, likewise")
+	o.preflightFlags(f)
 	o.nodes.addFlags(f)
 }
 

@@ -55,12 +55,20 @@ Exit status: the child's own; 128+n when signal n ended it; 126 not executable;
 func runRun(ctx context.Context, a *app, o runOptions, args []string) error {
 	a.reached = &reached{}
 	defer a.reached.close()
+	a.progress = a.newProgress()
 	todo, err := a.planJob(ctx, o.jobOptions, args)
 	if err != nil {
 		return runFailure(err)
 	}
+	if err := a.preflightPairs(ctx, o, &todo.Plan); err != nil {
+		return runFailure(err)
+	}
+	a.progress.clear()
 	p := todo.Plan
 	a.sayPlan(p)
+	if err := preflightGate(o, p); err != nil {
+		return err
+	}
 	job, err := a.prepare(p)
 	if err != nil {
 		var e *exitError

@@ -231,7 +231,7 @@ func startCluster(t *testing.T, hosts, rails int) *fakeCluster {
 			}
 		}
 		c.sysfs(i)
-		conf := fmt.Sprintf("Port 22\nHostKey %[1]s/hostkey\nPidFile none\nAuthorizedKeysFile %[1]s/authorized_keys\nStrictModes no\nPermitRootLogin yes\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nUsePAM no\nMaxSessions 64\nLogLevel ERROR\nSetEnv PATH=%[1]s/bin%[2]d:/usr/bin:/bin FAKE_HOST=%[2]d FAKE_FABRIC=%[1]s/fabric FAKE_LOG=%[1]s/log\n", dir, i)
+		conf := fmt.Sprintf("Port 22\nHostKey %[1]s/hostkey\nPidFile none\nAuthorizedKeysFile %[1]s/authorized_keys\nStrictModes no\nPermitRootLogin yes\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nUsePAM no\nMaxSessions 64\nLogLevel QUIET\nSetEnv PATH=%[1]s/bin%[2]d:/usr/bin:/bin FAKE_HOST=%[2]d FAKE_FABRIC=%[1]s/fabric FAKE_LOG=%[1]s/log\n", dir, i)
 		c.write(fmt.Sprintf("sshd%d", i), []byte(conf))
 		// The shell waits until its network is there.
 		pid, stdin := c.start("unshare", "-n", "-m", "sh", "-c", `mount --bind "$1" /sys && echo ready && read go && exec "$2" -D -e -f "$3"`, "sh", filepath.Join(dir, fmt.Sprintf("sys%d", i)), sshd, filepath.Join(dir, fmt.Sprintf("sshd%d", i)))
@@ -466,5 +466,48 @@ func TestRealPairs(t *testing.T) {
 		if !strings.Contains(log, want) {
 			t.Errorf("no program was started with %s", want)
 		}
+	}
+}
+
+// TestRealPreflight: run measures before the start, under --strict a bad node is
+// no job (122), and the lists of check --out take it out of the next one.
+func TestRealPreflight(t *testing.T) {
+	c := startCluster(t, 4, 1)
+	bin := filepath.Join(c.dir, "launchers")
+	self, err := os.Executable()
+	if err := errors.Join(err, os.Mkdir(bin, 0o755), os.Symlink(self, filepath.Join(bin, "mpirun"))); err != nil {
+		t.Fatal(err)
+	}
+	run := func(args ...string) (stdout, stderr string, status int) {
+		t.Helper()
+		cmd := c.command(slices.Concat([]string{"run", "--hosts", "10.77.0.[1-4]:1", "--profile", "roce-dscp26"}, c.ssh, args, []string{"mpirun", "-np", "3", "./a.out"})...)
+		cmd.Env = append(cmd.Env, "PATH="+bin+":"+systemPath, "FAKE_HOSTFILE=1")
+		var out, errw strings.Builder
+		cmd.Stdout, cmd.Stderr = &out, &errw
+		var exit *exec.ExitError
+		if err := cmd.Run(); err != nil && !errors.As(err, &exit) {
+			t.Fatal(err)
+		}
+		return out.String(), errw.String(), cmd.ProcessState.ExitCode()
+	}
+	r, _ := c.check([]fakeFault{{"dead", 2, -1}}, "--out", filepath.Join(c.dir, "lists"))
+	if got := r.pairFindings(); !slices.Equal(got, []string{"error pair.port 10.77.0.3: mlx5_0 port 1 (rail 0)"}) {
+		t.Fatalf("got %q", got)
+	}
+	// Where this machine itself limits locked memory, every host has that error too.
+	if got := strings.Fields(string(c.read("lists/hosts.fail"))); !slices.Contains(got, "10.77.0.3") || len(got) != 1 && len(got) != 4 {
+		t.Errorf("hosts.fail holds %q", got)
+	}
+	c.write("bad", []byte("10.77.0.3\n"))
+	if _, stderr, status := run("--preflight", "quick", "--strict"); status != 122 || !strings.Contains(stderr, "--strict: not started: 10.77.0.") {
+		t.Errorf("status %d: %s", status, stderr)
+	}
+	stdout, stderr, status := run("--preflight", "quick")
+	if status != 0 || !strings.Contains(stderr, "error    pair.port  10.77.0.3: mlx5_0 port 1 (rail 0)") || !strings.Contains(stdout, "mpirun: argv") {
+		t.Errorf("without --strict the job runs: status %d: %s%s", status, stdout, stderr)
+	}
+	stdout, stderr, status = run("--preflight", "full", "--exclude", filepath.Join(c.dir, "bad"))
+	if status != 0 || strings.Contains(stdout, "\n10.77.0.3 ") || !strings.Contains(stdout, "\n10.77.0.4 ") || strings.Contains(stderr, "pair.") {
+		t.Errorf("with --exclude: status %d: %s%s", status, stdout, stderr)
 	}
 }

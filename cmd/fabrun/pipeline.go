@@ -36,6 +36,9 @@ type jobOptions struct {
 	nccl     string // version the ranks will load; "" what is found on the hosts
 	ucx      string
 	nodes    nodeOptions
+
+	preflight preflightMode
+	exclude   string // file or list
 }
 
 // planned is a plan, and what run needs beside it.
@@ -89,6 +92,9 @@ func (a *app) planJob(ctx context.Context, o jobOptions, argv []string) (planned
 	view.env = plan.EnvAt(argv, view.env)
 	job.shims = view.shimsFor(here)
 	if job.alloc, job.given, err = view.jobHosts(job.cmd, o); err != nil {
+		return planned{}, err
+	}
+	if err := o.leaveOut(&job, view.env); err != nil {
 		return planned{}, err
 	}
 	job.local = a.local(job.alloc)
@@ -166,7 +172,7 @@ func (a *app) lookAtJob(ctx context.Context, job *jobLook, o jobOptions) error {
 	}
 	job.hosts, job.names = seen.hosts, seen.names
 	if a.reached != nil {
-		a.reached.names, a.reached.hosts, a.reached.fabrun = seen.names, seen.hosts, seen.path
+		a.reached.names, a.reached.hosts, a.reached.fabrun, a.reached.paths = seen.names, seen.hosts, seen.path, seen.paths
 	}
 	return nil
 }
@@ -177,7 +183,8 @@ type reached struct {
 	transport remote.Transport
 	names     []string // of the hosts that answered
 	hosts     []topology.Host
-	fabrun    string // its path on all of them; "" not one path
+	fabrun    string            // its path on all of them; "" not one path
+	paths     map[string]string // its path, by name
 }
 
 func (r *reached) close() {
@@ -239,6 +246,9 @@ func (a *app) decide(job jobLook, o jobOptions) (plan.Plan, error) {
 	}
 	p.Findings = append(p.Findings, job.alloc.Findings...)
 	p.Findings = append(p.Findings, job.finds...)
+	if o.preflight != preflightOff {
+		p.Findings = append(p.Findings, lookFindings(job, profile, res)...)
+	}
 	if a.profile == "" && res.RDMA {
 		// From the Host alone: a replay proposes what the machine itself did.
 		p.Findings = append(p.Findings, a.proposals(&job.hosts[0], false)...)
@@ -413,6 +423,14 @@ func (a *app) flagsAgain(o jobOptions) []string {
 	absolute("hostfile", o.hostfile)
 	put("nccl-version", o.nccl)
 	put("ucx-version", o.ucx)
+	if o.preflight != preflightLook {
+		put("preflight", string(o.preflight))
+	}
+	if abs, err := filepath.Abs(o.exclude); err == nil && o.exclude != "" && fileThere(abs) {
+		put("exclude", abs)
+	} else {
+		put("exclude", o.exclude)
+	}
 	if o.strict {
 		out = append(out, "--strict")
 	}

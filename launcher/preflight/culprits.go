@@ -101,6 +101,13 @@ func culpritFinding(c Culprit, n Naming, e Expect) finding.Finding {
 		// The programs agree over TCP before RDMA is tried at all.
 		f.Wanted, f.Why = "a connection", "the two programs did not find each other over TCP, so RDMA was not tested"
 		f.Hint = "a firewall between the hosts, on the ports from 18515: leave them open, at least for the hosts of the job"
+	case strings.HasPrefix(c.Worst.Error, "perftest.completion-") || strings.HasSuffix(c.Worst.Error, ".failed"):
+		// Both ends are ours and started alike: what is left is the fabric.
+		f.Wanted = "a result"
+		if c.Kind == "port" || c.Kind == "node" {
+			f.Why = "nothing gets through with any partner that is good with others"
+			f.Hint = "GID, VLAN and MTU of its ports ('fabrun check' on that host), then the link: mlxlink -m -c -e"
+		}
 	case how != "" && c.Worst.Gbps == nil:
 		f.Wanted, f.Hint = "a result", how
 	case c.Worst.Error == "timeout":

@@ -107,7 +107,7 @@ func TestCulpritWords(t *testing.T) {
 		worst              Outcome
 		id, seen, inTheEnd string
 	}{
-		{Outcome{Error: "perftest.completion-12", Said: "Failed status 12: wr_id 0 syndrom 0x81", Verdict: Broken}, "pair.port", "nothing came back", "--tclass"},
+		{Outcome{Error: "perftest.completion-12", Said: "Failed status 12: wr_id 0 syndrom 0x81", Verdict: Broken}, "pair.port", "nothing came back", "GID, VLAN and MTU"},
 		{Outcome{Error: "perftest.connect", Said: "Couldn't connect to n2:18515", Verdict: Broken}, "pair.port", "no server answered", "firewall"},
 		{Outcome{Error: "perftest.memlock", Said: "Couldn't allocate MR", Verdict: Broken}, "pair.port", "Couldn't allocate MR", "memlock"},
 		{Outcome{Error: "timeout", Verdict: Broken}, "pair.port", "no end within the deadline", ""},

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"fabrun/envgen"
+	"fabrun/launcher/hosts"
+	"fabrun/launcher/plan"
+	"fabrun/launcher/preflight"
+	"fabrun/launcher/report"
+	"fabrun/profiles"
+	"fabrun/topology"
+	"fabrun/topology/finding"
+)
+
+// What run does before a job.
+const (
+	preflightOff  = "off"  // what the plan itself needs
+	preflightLook = "look" // every check on every host; no traffic on the fabric
+	// quick and full measure pairs as well (preflight.Quick, preflight.Full).
+)
+
+// preflightMode is a flag that takes one of the four.
+type preflightMode string
+
+func (m *preflightMode) String() string { return string(*m) }
+func (m *preflightMode) Type() string   { return "string" }
+
+func (m *preflightMode) Set(value string) error {
+	if !slices.Contains([]string{preflightOff, preflightLook, string(preflight.Quick), string(preflight.Full)}, value) {
+		return errors.New("one of look, quick, full, off")
+	}
+	*m = preflightMode(value)
+	return nil
+}
+
+func (o *jobOptions) preflightFlags(f *pflag.FlagSet) {
+	o.preflight = preflightLook
+	f.Var(&o.preflight, "preflight", "before the job: `mode` is look (every check on every host), quick or full (measure RDMA too: every port, every pair), or off")
+	f.StringVar(&o.exclude, "exclude", "", "leave these hosts out: a `file or list`, such as hosts.fail of 'fabrun check --out'")
+}
+
+func fileThere(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil
+}
+
+// without leaves hosts out of an allocation. A name with a slash, or of a file
+// that is there, is a file; an empty one leaves out nobody.
+func without(alloc hosts.Allocation, exclude string) (hosts.Allocation, []string, error) {
+	var out hosts.Allocation
+	var err error
+	if fileThere(exclude) || strings.Contains(exclude, "/") {
+		text, rerr := readInput(exclude)
+		if rerr != nil {
+			return alloc, nil, withHint(fmt.Errorf("--exclude: %w", rerr), "a file with a host a line, or a list like 'node[03,07]'")
+		}
+		if strings.TrimSpace(string(text)) == "" {
+			return alloc, nil, nil
+		}
+		out, err = hosts.ParseHostfile(text, hosts.AnyDialect)
+	} else {
+		out, err = hosts.ParseList(exclude)
+	}
+	if err != nil {
+		return alloc, nil, usageError(fmt.Errorf("--exclude: %w", err), "a file with a host a line, or a list like 'node[03,07]'")
+	}
+	left, err := hosts.Narrow(alloc, hosts.Allocation{Source: alloc.Source + " without --exclude", Exclude: out.Names()})
+	if err != nil {
+		return alloc, nil, withHint(err, "--exclude leaves no host")
+	}
+	gone := alloc.Names()
+	for _, h := range left.Hosts {
+		if i := slices.Index(gone, h.Name); i >= 0 {
+			gone = slices.Delete(gone, i, i+1)
+		}
+	}
+	return left, gone, nil
+}
+
+// leaveOut is --exclude: the job's hosts without those, which the launcher then
+// has to be told.
+func (o jobOptions) leaveOut(job *jobLook, env []string) error {
+	if o.exclude == "" {
+		return nil
+	}
+	alloc, gone, err := without(job.alloc, o.exclude)
+	if err != nil || len(gone) == 0 {
+		return err
+	}
+	if src := job.cmd.HostSource(env); src != nil && o.hosts == "" && o.hostfile == "" {
+		return usageError(fmt.Errorf("--exclude %s: the launcher's own %s names them", hosts.Compress(gone), src.Option), "name the hosts to fabrun instead: --hosts or --hostfile")
+	}
+	job.alloc, job.given = alloc, true
+	job.notes = append(job.notes, fmt.Sprintf("left out: %s (--exclude)", hosts.Compress(gone)))
+	return nil
+}
+
+// sameAs names, for checks that say what a rule of the plan says too, the rules'
+// findings: a person wants to read it once.
+var sameAs = map[string][]string{
+	"port.none":           {"hca.none-on-host"},
+	"port.state":          {"hca.port-down", "hca.rail-missing", "hca.rail-count"},
+	"port.rate":           {"hca.port-slow"},
+	"port.link-layer":     {"hca.link-layer", "profile.unfit"},
+	"mtu.netdev":          {"hca.active-mtu", "hca.mtu-differs"},
+	"gid.usable":          {"gid.no-common", "gid.no-common-ucx", "hca.gid"},
+	"qos.tclass":          {"qos.global-tclass"},
+	"across.rdma-mtu":     {"hca.mtu-differs"},
+	"across.mtu":          {"hca.mtu-differs", "hca.active-mtu"},
+	"across.state":        {"hca.port-down", "hca.rail-missing", "hca.rail-count"},
+	"across.rate":         {"hca.port-slow"},
+	"across.hca-set":      {"hca.rail-missing", "hca.rail-count", "hca.none-on-host"},
+	"software.gpu-plugin": {"gate.efa-plugin"},
+}
+
+// lookFindings is preflight's look: every check on every host and all hosts
+// against each other. Notes are check's own; a job is told what is wrong.
+func lookFindings(job jobLook, prof profiles.Profile, res envgen.Result) []finding.Finding {
+	if !res.RDMA || prof.Fabric.SetNothing {
+		return nil
+	}
+	named := slices.Clone(job.hosts)
+	for i := range job.names {
+		named[i].Name = job.names[i]
+	}
+	var byRail []map[string]string
+	for _, r := range res.Rails {
+		byRail = append(byRail, r.Ports)
+	}
+	// The rails name hosts as they name themselves.
+	ports := preflight.JobPorts(job.hosts, byRail)
+	var all []finding.Finding
+	for i, h := range named {
+		all = append(all, preflight.HostFindings(h, prof, preflight.Job{Ports: ports[i]})...)
+	}
+	if len(named) > 1 {
+		all = append(all, preflight.Across(named, ports)...)
+	}
+	return slices.DeleteFunc(all, func(f finding.Finding) bool {
+		return f.Severity == finding.Note || slices.ContainsFunc(res.Findings, func(said finding.Finding) bool {
+			return slices.Contains(sameAs[f.ID], said.ID) && (said.Host == "" || f.Host == "" || said.Host == f.Host || said.Host == hostItself(job, f.Host))
+		})
+	})
+}
+
+// hostItself is what a host calls itself, by the name the job has for it.
+func hostItself(job jobLook, name string) string {
+	if i := slices.Index(job.names, name); i >= 0 {
+		return job.hosts[i].Name
+	}
+	return name
+}
+
+// preflightPairs measures the pairs of a job that is about to start.
+func (a *app) preflightPairs(ctx context.Context, o runOptions, p *plan.Plan) error {
+	mode := preflight.Mode(o.preflight)
+	if mode != preflight.Quick && mode != preflight.Full || !p.RDMA {
+		return nil
+	}
+	if a.reached == nil || a.reached.transport == nil || len(a.reached.hosts) < 2 {
+		a.progress.say("--preflight %s: nothing to measure: fewer than two hosts were looked at", mode)
+		return nil
+	}
+	prof, err := a.fabricProfile()
+	if err != nil {
+		return err
+	}
+	if prof == nil {
+		prof = &profiles.Profile{}
+	}
+	s := site{t: a.reached.transport, prof: *prof, checked: checked{names: a.reached.names, reach: a.reached.names, paths: a.reached.paths}}
+	s.hosts = slices.Clone(a.reached.hosts)
+	for i := range s.hosts {
+		s.hosts[i].Name = s.reach[i]
+	}
+	s.rails = railsOf(s.hosts, *prof)
+	res := report.Checked{Hosts: s.reach}
+	if err := a.checkPairs(ctx, s, hostChecks{}, mode, &res); err != nil {
+		return err
+	}
+	a.progress.say("preflight: %s", res.Coverage)
+	p.Findings = append(p.Findings, slices.DeleteFunc(res.Findings, func(f finding.Finding) bool { return f.Severity == finding.Note })...)
+	finding.Sort(p.Findings)
+	return nil
+}
+
+func railsOf(hosts []topology.Host, prof profiles.Profile) []envgen.Rail {
+	return envgen.Compute(envgen.Input{Hosts: hosts, Profile: prof}).Rails
+}
+
+// preflightGate is --strict before the start: a finding with which RDMA cannot
+// carry the job is no job.
+func preflightGate(o runOptions, p plan.Plan) error {
+	if !o.strict {
+		return nil
+	}
+	for _, f := range p.Findings {
+		if !preflight.Impossible(f) {
+			continue
+		}
+		where := f.Subject
+		if f.Host != "" {
+			where = f.Host + ": " + f.Subject
+		}
+		return &exitError{Code: exitPreflight, Err: fmt.Errorf("--strict: not started: %s: %s (%s)", where, f.Seen, f.ID), Hint: f.Hint}
+	}
+	return nil
+}
