@@ -6,6 +6,7 @@ require (
 	github.com/BurntSushi/toml v1.6.0
 	github.com/Mellanox/rdmamap v1.2.0
 	github.com/NVIDIA/go-nvml v0.13.3-0
+	github.com/creack/pty v1.1.24
 	github.com/google/go-cmp v0.7.0
 	github.com/jaypipes/ghw v0.26.0
 	github.com/kevinburke/ssh_config v1.6.0

@@ -27,9 +27,54 @@ const markName = "FABRUN_JOB"
 // parent-death signal cannot do it: the kernel sends one for each thread of a
 // dying parent in turn (prctl(2), PR_SET_PDEATHSIG), and at the second TERM
 // within five seconds Open MPI's mpirun leaves at once, without its ranks.
+//
+// Where there is a terminal it is also an ear: it joins the child's group, and
+// tells of the keys that the terminal turns into signals for that group.
 type guard struct {
 	process *os.Process
-	line    *os.File // what closes when this process ends, however it ends
+	line    *os.File            // what closes when this process ends, however it ends
+	ear     chan syscall.Signal // nil: no ear
+}
+
+// earAnswer is an ear's answer to a question: a signal that it sends itself and
+// tells of, like those it got before.
+const earAnswer = syscall.SIGUSR1
+
+// earSignals are what an ear tells of. The kernel and the runtime hand out
+// pending signals by their numbers, so the answer comes last.
+var earSignals = []os.Signal{syscall.SIGINT, syscall.SIGQUIT, earAnswer}
+
+// askedWithin bounds how long the ear's answer is waited for.
+const askedWithin = time.Second
+
+// ask calls f for everything that the ear has heard until now.
+func (g *guard) ask(f func(syscall.Signal)) {
+	if g == nil || g.ear == nil {
+		return
+	}
+	if _, err := g.line.Write([]byte("?")); err != nil {
+		return
+	}
+	late := time.After(askedWithin)
+	for {
+		select {
+		case sig := <-g.ear:
+			if sig == earAnswer {
+				return
+			}
+			f(sig)
+		case <-late:
+			return
+		}
+	}
+}
+
+// heard is where the ear tells; nil, which never does, where there is none.
+func (g *guard) heard() <-chan syscall.Signal {
+	if g == nil {
+		return nil
+	}
+	return g.ear
 }
 
 func newMark() string {
@@ -45,9 +90,9 @@ func withMark(env []string, mark string) []string {
 	return append(env, markName+"="+mark)
 }
 
-// startGuard starts this program once more, as a guard in a session of its
-// own, with nothing open but its end of the line.
-func startGuard(s Spec, mark string) (*guard, error) {
+// startGuard starts this program once more, as a guard, with nothing open but
+// its end of the line. It is in a session of its own; an ear stays in this one.
+func startGuard(s Spec, mark string, ear bool) (*guard, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -59,18 +104,46 @@ func startGuard(s Spec, mark string) (*guard, error) {
 		return nil, err
 	}
 	defer closeQuietly(null)
+	out, told := null, (*os.File)(nil)
+	if ear {
+		if told, out, err = os.Pipe(); err != nil {
+			closeQuietly(w)
+			return nil, err
+		}
+		defer closeQuietly(out)
+	}
 	whom := "group"
 	if s.Ranks {
 		whom = "launcher"
 	}
 	p, err := os.StartProcess("/proc/self/exe", []string{GuardName, mark, whom, s.Grace.String()}, &os.ProcAttr{
-		Dir: "/", Env: []string{}, Files: []*os.File{r, null, null}, Sys: &syscall.SysProcAttr{Setsid: true},
+		Dir: "/", Env: []string{}, Files: []*os.File{r, out, null}, Sys: &syscall.SysProcAttr{Setsid: !ear, Setpgid: ear},
 	})
 	if err != nil {
 		closeQuietly(w)
+		if told != nil {
+			closeQuietly(told)
+		}
 		return nil, err
 	}
-	return &guard{process: p, line: w}, nil
+	g := &guard{process: p, line: w}
+	if ear {
+		g.ear = make(chan syscall.Signal, 8)
+		go g.listen(told)
+	}
+	return g, nil
+}
+
+// listen ends with the guard.
+func (g *guard) listen(from *os.File) {
+	defer closeQuietly(from)
+	b := make([]byte, 1)
+	for {
+		if n, err := from.Read(b); n != 1 || err != nil {
+			return
+		}
+		g.ear <- syscall.Signal(b[0])
+	}
 }
 
 func closeQuietly(f *os.File) {
@@ -103,9 +176,18 @@ func (g *guard) dismiss() {
 // Guard is the life of a guard: main calls it when argv[0] is GuardName. It
 // waits until the other end of line closes, and then ends the job: first the
 // launcher alone, or a script's group, as if the user had ended it; after the
-// grace whatever is left, with TERM, and a second later with KILL.
-func Guard(argv []string, line io.Reader) {
-	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGPIPE)
+// grace whatever is left, with TERM, and a second later with KILL. Meanwhile it
+// writes one byte to ear for each signal that the child's group gets.
+func Guard(argv []string, line io.Reader, ear io.Writer) {
+	signal.Ignore(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR2, syscall.SIGPIPE, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU)
+	heard := make(chan os.Signal, 8)
+	signal.Notify(heard, earSignals...)
+	go func() {
+		for sig := range heard {
+			//nolint:errcheck // nobody listens any more
+			_, _ = ear.Write([]byte{byte(sig.(syscall.Signal))})
+		}
+	}()
 	//nolint:errcheck // only a name
 	_ = os.WriteFile("/proc/self/comm", []byte(GuardName), 0)
 	if len(argv) != 4 {
@@ -115,18 +197,22 @@ func Guard(argv []string, line io.Reader) {
 	if err != nil {
 		return
 	}
-	text, err := io.ReadAll(io.LimitReader(line, 64))
-	if err != nil {
-		return
-	}
 	j := job{mark: argv[1], known: map[int]uint64{}}
 	if self, ok := readProcess(os.Getpid()); ok {
 		j.since = self.start
 	}
 	var root process
 	// Without an answer the child had not been started, or has only its mark.
-	if n, err := fmt.Sscan(string(text), &root.pid, &root.start); n == 2 && err == nil {
+	if n, err := fmt.Fscanln(line, &root.pid, &root.start); n == 2 && err == nil {
 		j.known[root.pid] = root.start
+		//nolint:errcheck // a guard of another session stays alone
+		_ = syscall.Setpgid(0, root.pid)
+	}
+	for question := make([]byte, 1); ; {
+		if n, err := line.Read(question); n == 0 || err != nil {
+			break
+		}
+		send(os.Getpid(), earAnswer)
 	}
 	left := j.processes()
 	switch {

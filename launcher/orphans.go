@@ -31,6 +31,7 @@ func EndWithParent() {
 // process is what /proc/PID/stat says of one process.
 type process struct {
 	pid, ppid, pgrp int
+	session         int    // 0 not said
 	start           uint64 // clock ticks after boot; 0 not said
 	zombie          bool
 }
@@ -63,7 +64,7 @@ func readProcess(pid int) (process, bool) {
 	return parseStat(string(text))
 }
 
-// parseStat reads pid, state, ppid, pgrp and start time (field 22) of
+// parseStat reads pid, state, ppid, pgrp, session and start time (field 22) of
 // /proc/PID/stat; the name in parentheses may hold anything, so the last
 // parenthesis counts (proc(5)).
 func parseStat(text string) (process, bool) {
@@ -80,6 +81,12 @@ func parseStat(text string) (process, bool) {
 	p.pid, err1 = strconv.Atoi(strings.TrimSpace(text[:open]))
 	p.ppid, err2 = strconv.Atoi(f[1])
 	p.pgrp, err3 = strconv.Atoi(f[2])
+	if len(f) > 3 {
+		var err error
+		if p.session, err = strconv.Atoi(f[3]); err != nil {
+			return process{}, false
+		}
+	}
 	if len(f) > 19 {
 		var err error
 		if p.start, err = strconv.ParseUint(f[19], 10, 64); err != nil {
@@ -189,31 +196,76 @@ func childrenByWalk(pid int) []int {
 	return out
 }
 
+// ownGroup returns the other members of this process's group, and whether the
+// group is orphaned: no shell of its session could continue it once it stops
+// (setpgid(2)).
+func ownGroup() (others []int, orphaned bool) {
+	self := os.Getpid()
+	all := map[int]process{}
+	for _, p := range processes() {
+		all[p.pid] = p
+	}
+	own := all[self]
+	orphaned = true
+	for _, p := range all {
+		if p.pgrp != own.pgrp || p.zombie {
+			continue
+		}
+		if p.pid != self {
+			others = append(others, p.pid)
+		}
+		if parent, ok := all[p.ppid]; ok && parent.pgrp != own.pgrp && parent.session == own.session {
+			orphaned = false
+		}
+	}
+	return others, orphaned
+}
+
+// TerminalUse says when the child is given the terminal.
+type TerminalUse int
+
+const (
+	// TerminalAtOnce: from the start, as a shell does with a job.
+	TerminalAtOnce TerminalUse = iota
+	// TerminalOnDemand: when it reads from it. Others of a pipeline may use it
+	// (a pager reads its keys from there).
+	TerminalOnDemand
+)
+
 // terminal is the controlling terminal, when the child may need it.
 type terminal struct {
 	file  *os.File
-	given bool
+	given bool // the child's group has it
+	keep  bool // it had it before it was stopped
 	lazy  bool // given only when the child asks for it
+	modes *syscall.Termios
 }
 
-// openTerminal returns the terminal of standard input. In a pipeline the
-// terminal stays with the pipeline, until the child asks for it.
-func openTerminal(stdin, stdout *os.File) *terminal {
-	if stdin == nil || foregroundGroup(stdin) < 0 {
+// openTerminal returns the controlling terminal; nil where there is none. It is
+// given to the child at once only where it is also its standard input.
+func openTerminal(stdin *os.File, use TerminalUse) *terminal {
+	file, err := os.OpenFile("/dev/tty", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
 		return nil
 	}
-	t := &terminal{file: stdin}
-	if stdout != nil {
-		if info, err := stdout.Stat(); err == nil && info.Mode()&os.ModeNamedPipe != 0 {
-			t.lazy = true
-		}
+	if foregroundGroup(file.Fd()) < 0 {
+		closeQuietly(file)
+		return nil
 	}
+	t := &terminal{file: file, lazy: use == TerminalOnDemand || foregroundGroup(fd(stdin, 0)) < 0}
+	t.modes = terminalModes(file.Fd())
 	return t
+}
+
+func (t *terminal) close() {
+	if t != nil {
+		closeQuietly(t.file)
+	}
 }
 
 // ours reports whether this process's group has the terminal.
 func (t *terminal) ours() bool {
-	return t != nil && foregroundGroup(t.file) == syscall.Getpgrp()
+	return t != nil && foregroundGroup(t.file.Fd()) == syscall.Getpgrp()
 }
 
 // give hands the terminal to a process group, where it is ours to give.
@@ -221,7 +273,8 @@ func (t *terminal) give(group int) bool {
 	if !t.ours() {
 		return false
 	}
-	t.given = setForegroundGroup(t.file, group) == nil
+	t.given = setForegroundGroup(t.file.Fd(), group) == nil
+	t.keep = t.given
 	return t.given
 }
 
@@ -231,21 +284,40 @@ func (t *terminal) takeBack() {
 	}
 	t.given = false
 	//nolint:errcheck // the terminal may be gone
-	_ = setForegroundGroup(t.file, syscall.Getpgrp())
+	_ = setForegroundGroup(t.file.Fd(), syscall.Getpgrp())
+}
+
+// restore undoes what a program that was killed has left of the terminal's
+// modes (no echo, raw input). A shell does so for a job that a signal has ended,
+// and cannot see it behind fabrun's exit status.
+func (t *terminal) restore() {
+	if !t.ours() || t.modes == nil {
+		return
+	}
+	//nolint:errcheck // the terminal may be gone
+	_, _, _ = syscall.Syscall(syscall.SYS_IOCTL, t.file.Fd(), syscall.TCSETS, uintptr(unsafe.Pointer(t.modes)))
+}
+
+func terminalModes(fd uintptr) *syscall.Termios {
+	var m syscall.Termios
+	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, fd, syscall.TCGETS, uintptr(unsafe.Pointer(&m))); errno != 0 {
+		return nil
+	}
+	return &m
 }
 
 // foregroundGroup is -1 where the file is no terminal of ours.
-func foregroundGroup(f *os.File) int {
+func foregroundGroup(fd uintptr) int {
 	var group int32
-	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), syscall.TIOCGPGRP, uintptr(unsafe.Pointer(&group))); errno != 0 {
+	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, fd, syscall.TIOCGPGRP, uintptr(unsafe.Pointer(&group))); errno != 0 {
 		return -1
 	}
 	return int(group)
 }
 
-func setForegroundGroup(f *os.File, group int) error {
+func setForegroundGroup(fd uintptr, group int) error {
 	g := int32(group)
-	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), syscall.TIOCSPGRP, uintptr(unsafe.Pointer(&g))); errno != 0 {
+	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, fd, syscall.TIOCSPGRP, uintptr(unsafe.Pointer(&g))); errno != 0 {
 		return errno
 	}
 	return nil

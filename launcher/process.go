@@ -28,6 +28,8 @@ type Spec struct {
 	// Stdin, Stdout and Stderr are inherited by the child as they are; nothing
 	// is pumped.
 	Stdin, Stdout, Stderr *os.File
+	// Terminal says when the child gets the terminal.
+	Terminal TerminalUse
 	// Ranks: the child is a launcher. Signals go to it alone, since it passes
 	// them on, and what it leaves behind is ended with it. Otherwise the child
 	// is a script or a program: signals that a terminal would send go to its
@@ -88,22 +90,25 @@ func Run(ctx context.Context, s Spec) (Status, error) {
 	if err := becomeSubreaper(); err != nil && s.Note != nil {
 		s.Note(fmt.Sprintf("orphans of the job cannot be found: %v", err))
 	}
-	c := &child{spec: s, tty: openTerminal(s.Stdin, s.Stdout), mark: newMark()}
+	c := &child{spec: s, tty: openTerminal(s.Stdin, s.Terminal), mark: newMark(), parent: os.Getppid()}
+	defer c.tty.close()
 	if s.Guard {
 		var err error
-		if c.guard, err = startGuard(s, c.mark); err != nil {
+		if c.guard, err = startGuard(s, c.mark, c.tty != nil); err != nil {
 			c.detail(fmt.Sprintf("no guard for the job, should fabrun be killed: %v", err))
 		}
 		defer c.guard.dismiss()
 	}
 	c.before = adopted()
-	if err := c.start(); err != nil {
-		return Status{}, err
-	}
+	err := c.start()
 	// Taking the terminal back from the background would stop this process.
 	// Only from here on: a child inherits what is ignored.
 	signal.Ignore(syscall.SIGTTOU)
 	defer signal.Reset(syscall.SIGTTOU)
+	if err != nil {
+		c.tty.takeBack()
+		return Status{}, err
+	}
 	if s.Started != nil {
 		s.Started(c.pid)
 	}
@@ -132,6 +137,11 @@ type child struct {
 	guard      *guard // nil: none
 	before     []int  // this program's other children, which are not of the job
 	interrupts int
+	parent     int              // of this process, at the start
+	asked      time.Time        // when the child was last told to end
+	terminated bool             // by TERM or HUP
+	grouped    time.Time        // when its group was last sent a signal by this process
+	suspend    bool             // a stop was asked of this process
 	ending     <-chan time.Time // when KILL follows TERM
 	ended      bool
 }
@@ -148,11 +158,10 @@ func (c *child) start() error {
 	}
 	if c.tty.ours() && !c.tty.lazy {
 		attr.Sys.Foreground, attr.Sys.Ctty = true, int(c.tty.file.Fd())
-		c.tty.given = true
+		c.tty.given, c.tty.keep = true, true
 	}
 	pid, err := syscall.ForkExec(s.Path, s.Argv, attr)
 	if err != nil {
-		c.tty.takeBack()
 		return &os.PathError{Op: "start", Path: s.Path, Err: err}
 	}
 	c.pid = pid
@@ -200,6 +209,8 @@ func (c *child) attend(ctx context.Context, signals <-chan os.Signal, done <-cha
 		select {
 		case sig := <-signals:
 			c.forward(sig.(syscall.Signal))
+		case sig := <-c.guard.heard():
+			c.overheard(sig)
 		case <-cancelled:
 			cancelled = nil
 			c.end()
@@ -215,9 +226,15 @@ func (c *child) attend(ctx context.Context, signals <-chan os.Signal, done <-cha
 				c.stopped(w.status.StopSignal())
 				continue
 			}
+			if c.tty != nil && c.tty.given {
+				c.guard.ask(c.overheard)
+			}
 			c.tty.takeBack()
 			st := status(w)
 			st.Killed = c.sweep()
+			if st.Signal != 0 || st.Killed > 0 || c.ended {
+				c.tty.restore()
+			}
 			return st
 		}
 	}
@@ -233,33 +250,72 @@ func status(w waited) Status {
 	return Status{Code: w.status.ExitStatus(), Usage: w.usage}
 }
 
+// launcherPatience is how long a launcher takes a second signal for "at once":
+// Open MPI's mpirun then leaves without its ranks (orterun.c, abort_signal_callback).
+const launcherPatience = 5 * time.Second
+
 // forward hands one signal on, once. A launcher passes it to its ranks itself;
 // a second copy to its group would reach them twice.
 func (c *child) forward(sig syscall.Signal) {
 	switch sig {
 	case syscall.SIGINT:
-		c.interrupts++
-		if c.interrupts == 2 {
-			c.note("interrupted again: ending the job")
-			c.end()
+		if c.interrupted() {
 			return
 		}
+	case syscall.SIGTSTP:
+		c.suspend = true
 	case syscall.SIGCONT:
-		if c.tty != nil && !c.tty.lazy {
-			c.tty.give(c.pid) // "fg" of a job that was in the background
-		}
-		send(-c.pid, sig)
+		c.suspend = false
+		c.resume()
 		return
 	case syscall.SIGTERM, syscall.SIGHUP:
-		if c.ended {
+		// A script's fabrun hears of one end from several sides: its group, its
+		// parent's death, the terminal.
+		again := c.terminated || os.Getppid() != c.parent
+		if c.ended || c.spec.Ranks && again && time.Since(c.asked) < launcherPatience {
 			return
 		}
+		c.asked, c.terminated = time.Now(), true
 	}
-	target := c.pid
-	if !c.spec.Ranks && sig != syscall.SIGUSR1 && sig != syscall.SIGUSR2 {
-		target = -c.pid
+	if c.spec.Ranks || sig == syscall.SIGUSR1 || sig == syscall.SIGUSR2 {
+		send(c.pid, sig)
+		return
 	}
-	send(target, sig)
+	c.grouped = time.Now()
+	send(-c.pid, sig)
+}
+
+// interrupted counts an interrupt, and reports whether it was the one that ends
+// the job.
+func (c *child) interrupted() bool {
+	c.interrupts++
+	c.asked = time.Now()
+	if c.interrupts != 2 {
+		return false
+	}
+	c.note("interrupted again: ending the job")
+	c.end()
+	return true
+}
+
+// echo is how long after a signal of this process's own the guard may hear it.
+const echo = 200 * time.Millisecond
+
+// overheard is what the terminal sent to the child's group. Had the child not
+// been given the terminal, whoever shares this process's group (the script that
+// called fabrun) would have got it too. A launcher's second interrupt ends the
+// job; a program may use the key for something else (a debugger).
+func (c *child) overheard(sig syscall.Signal) {
+	if sig == earAnswer || time.Since(c.grouped) < echo {
+		return
+	}
+	others, _ := ownGroup()
+	for _, pid := range others {
+		send(pid, sig)
+	}
+	if sig == syscall.SIGINT && c.spec.Ranks {
+		c.interrupted()
+	}
 }
 
 func (c *child) note(text string) {
@@ -297,22 +353,40 @@ func (c *child) killAll(sig syscall.Signal) {
 }
 
 // stopped mirrors a stopped job to the shell that started fabrun, as a job of
-// one process would look; when the shell continues fabrun, the child goes on.
+// one group would look; when the shell continues fabrun, the child goes on.
 func (c *child) stopped(sig syscall.Signal) {
-	if sig == syscall.SIGTTIN || sig == syscall.SIGTTOU {
-		// The child wants the terminal, and it is ours to give.
-		if c.tty.give(c.pid) {
-			send(-c.pid, syscall.SIGCONT)
-			return
-		}
-	}
-	if c.tty == nil && sig == syscall.SIGSTOP {
+	wantsTerminal := sig == syscall.SIGTTIN || sig == syscall.SIGTTOU
+	if wantsTerminal && c.tty.give(c.pid) {
+		// It was ours to give.
+		send(-c.pid, syscall.SIGCONT)
 		return
 	}
+	if c.tty == nil && !c.suspend {
+		return // stopped from elsewhere, and nobody waits to see it here
+	}
 	c.tty.takeBack()
-	send(os.Getpid(), syscall.SIGSTOP)
-	// Here the shell has continued us, in the foreground or not.
-	c.tty.give(c.pid)
+	others, orphaned := ownGroup()
+	switch {
+	case !orphaned:
+		for _, pid := range others {
+			send(pid, syscall.SIGTSTP)
+		}
+		send(os.Getpid(), syscall.SIGSTOP) // until the shell's SIGCONT, which is forwarded
+	case wantsTerminal:
+		// Nobody could bring this job to the foreground: a terminal that is gone
+		// for good (setpgid(2): the kernel does so for a new orphan).
+		send(-c.pid, syscall.SIGHUP)
+		send(-c.pid, syscall.SIGCONT)
+	default:
+		c.resume()
+	}
+}
+
+// resume lets a stopped child go on, with the terminal if it had it.
+func (c *child) resume() {
+	if c.tty != nil && (c.tty.keep || !c.tty.lazy) {
+		c.tty.give(c.pid)
+	}
 	send(-c.pid, syscall.SIGCONT)
 }
 

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -21,13 +22,16 @@ import (
 // subreaper and process groups belong to a whole process.
 func TestMain(m *testing.M) {
 	if os.Args[0] == GuardName {
-		Guard(os.Args, os.Stdin)
+		Guard(os.Args, os.Stdin, os.Stdout)
 		os.Exit(0)
 	}
 	switch os.Getenv("LAUNCHER_TEST") {
 	case "":
 		os.Exit(m.Run())
 	case "run":
+		if os.Getenv("LAUNCHER_TEST_SHIM") != "" {
+			EndWithParent()
+		}
 		ctx := context.Background()
 		if d := os.Getenv("LAUNCHER_TEST_CANCEL"); d != "" {
 			var stop context.CancelFunc
@@ -43,8 +47,9 @@ func TestMain(m *testing.M) {
 			var st Status
 			st, err = Run(ctx, Spec{
 				Path: path, Argv: os.Args[1:], Env: os.Environ(), Ranks: os.Getenv("LAUNCHER_TEST_RANKS") != "",
-				Guard: os.Getenv("LAUNCHER_TEST_UNGUARDED") == "",
-				Grace: 300 * time.Millisecond, Note: func(s string) { fmt.Fprintln(os.Stderr, "note:", s) },
+				Guard:    os.Getenv("LAUNCHER_TEST_UNGUARDED") == "",
+				Terminal: map[bool]TerminalUse{true: TerminalOnDemand}[os.Getenv("LAUNCHER_TEST_LAZY") != ""],
+				Grace:    300 * time.Millisecond, Note: func(s string) { fmt.Fprintln(os.Stderr, "note:", s) },
 				Detail: func(s string) { fmt.Fprintln(os.Stderr, "detail:", s) },
 			})
 			if err == nil {
@@ -53,9 +58,19 @@ func TestMain(m *testing.M) {
 		}
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(StartStatus(err))
+	case "terminal": // says what it sees of the terminal
+		for f := range 3 {
+			fmt.Println("terminal", f, foregroundGroup(uintptr(f)) == syscall.Getpgrp())
+		}
+	case "raw": // leaves the terminal without echo and kills itself
+		m := terminalModes(0)
+		m.Lflag &^= syscall.ECHO | syscall.ICANON
+		(&terminal{file: os.Stdin, modes: m}).restore()
+		fmt.Println("silent", terminalModes(0).Lflag&syscall.ECHO == 0)
+		send(os.Getpid(), syscall.SIGKILL)
 	case "count": // counts a signal's arrivals until TERM
 		got := make(chan os.Signal, 16)
-		signal.Notify(got, syscall.SIGUSR1, syscall.SIGINT, syscall.SIGTERM)
+		signal.Notify(got, syscall.SIGUSR1, syscall.SIGINT, syscall.SIGTERM, syscall.SIGWINCH, syscall.SIGCONT)
 		fmt.Println("ready", os.Getpid())
 		for sig := range got {
 			fmt.Println(sig)
@@ -221,6 +236,32 @@ func TestSignalsArriveOnce(t *testing.T) {
 	}
 }
 
+// A fabrun in a script hears of one end twice, from its group and by its
+// parent's death: its launcher is told once, since twice means "at once" to it.
+func TestOneEndFromManySides(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The launcher takes a moment to end, as one with ranks does.
+	const mpirun = `trap "echo term; ended=1" TERM; echo ready; i=0; while [ $i -lt 20 ]; do sleep 0.05; [ -z "$ended" ] || i=$((i+1)); done`
+	r := start(t, false, nil, "sh", "-c", `trap "sleep 0.3; exit 9" TERM; env LAUNCHER_TEST_SHIM=1 LAUNCHER_TEST_RANKS=1 "$0" sh -c "$1" & wait`, self, mpirun)
+	r.line("ready")
+	_ = r.cmd.Process.Signal(syscall.SIGTERM)
+	got := 0
+	for r.lines.Scan() {
+		if r.lines.Text() == "term" {
+			got++
+		}
+	}
+	if got != 1 {
+		t.Errorf("the launcher was told %d times, want once", got)
+	}
+	if got := r.status(); got != 9 {
+		t.Errorf("status %d, want 9", got)
+	}
+}
+
 // The second interrupt ends a child that does not care for the first.
 func TestSecondInterruptEnds(t *testing.T) {
 	r := start(t, true, nil, "sh", "-c", `trap 'echo int' INT; trap '' TERM; echo pid $$; while :; do sleep 0.05; done`)
@@ -377,10 +418,10 @@ func TestParseStat(t *testing.T) {
 		want process
 		ok   bool
 	}{
-		{"12 (sh) S 1 12 12 0", process{pid: 12, ppid: 1, pgrp: 12}, true},
-		{"12 (sh) S 1 12 12 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 987 654", process{pid: 12, ppid: 1, pgrp: 12, start: 987}, true},
+		{"12 (sh) S 1 12 11 0", process{pid: 12, ppid: 1, pgrp: 12, session: 11}, true},
+		{"12 (sh) S 1 12 12 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 987 654", process{pid: 12, ppid: 1, pgrp: 12, session: 12, start: 987}, true},
 		{"12 (sh) S 1 12 12 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 x 654", process{}, false},
-		{"12 (a) b) (c) Z 3 4 5", process{pid: 12, ppid: 3, pgrp: 4, zombie: true}, true},
+		{"12 (a) b) (c) Z 3 4 5", process{pid: 12, ppid: 3, pgrp: 4, session: 5, zombie: true}, true},
 		{"", process{}, false},
 		{")(", process{}, false},
 		{"1 (x)", process{}, false},
@@ -395,4 +436,82 @@ func TestParseStat(t *testing.T) {
 func FuzzParseStat(f *testing.F) {
 	f.Add("12 (sh) S 1 12 12 0")
 	f.Fuzz(func(_ *testing.T, s string) { parseStat(s) })
+}
+
+// As process 1 of a container: orphans are reaped, signals forwarded, the
+// status is the child's, and nothing is left.
+func TestProcessOne(t *testing.T) {
+	unshare := []string{"unshare", "--fork", "--pid", "--mount-proc", "--kill-child"}
+	if os.Geteuid() != 0 {
+		unshare = append(unshare, "--user", "--map-root-user")
+	}
+	if out, err := exec.Command(unshare[0], append(unshare[1:], "true")...).CombinedOutput(); err != nil {
+		t.Skipf("no namespace of processes here: %v: %s", err, out)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	inside := func(t *testing.T, env []string, script string) *running {
+		t.Helper()
+		argv := append(slices.Clone(unshare[1:]), "env", "LAUNCHER_TEST=run", self, "sh", "-c", script)
+		cmd := exec.Command(unshare[0], argv...)
+		cmd.Env = append(os.Environ(), append([]string{"GORACE=atexit_sleep_ms=0"}, env...)...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.Stderr = cmd.Stdout
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+		return &running{t, cmd, bufio.NewScanner(out)}
+	}
+	for _, c := range []struct {
+		name   string
+		script string
+		want   int
+	}{
+		{"its own status", "exit 7", 7},
+		{"a signal's", "kill -9 $$", 137},
+		{"parent is process 1", `test $PPID = 1`, 0},
+		{"reaps", `(sleep 0.1 &); sleep 0.2; for i in $(seq 80); do grep -q "^State:.Z" /proc/[0-9]*/status 2>/dev/null || exit 0; sleep 0.05; done; grep -H State: /proc/[0-9]*/status; exit 1`, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, ranks := range []string{"LAUNCHER_TEST_RANKS=", "LAUNCHER_TEST_RANKS=1"} {
+				r := inside(t, []string{ranks}, c.script)
+				for r.lines.Scan() {
+					t.Log(r.lines.Text())
+				}
+				if got := r.status(); got != c.want {
+					t.Errorf("status %d, want %d", got, c.want)
+				}
+			}
+		})
+	}
+	t.Run("signals", func(t *testing.T) {
+		r := inside(t, nil, `exec env LAUNCHER_TEST=count "`+self+`"`)
+		r.line("ready")
+		one := childrenOf(r.cmd.Process.Pid)
+		if len(one) != 1 {
+			t.Fatalf("children %v", one)
+		}
+		for _, sig := range []syscall.Signal{syscall.SIGUSR1, syscall.SIGINT, syscall.SIGTERM} {
+			send(one[0], sig)
+			if r.lines.Scan(); r.lines.Text() != sig.String() {
+				t.Fatalf("the child got %q, want %q", r.lines.Text(), sig)
+			}
+		}
+		if got := r.status(); got != 0 {
+			t.Errorf("status %d", got)
+		}
+	})
+	t.Run("nothing is left", func(t *testing.T) {
+		r := inside(t, nil, `setsid sh -c 'trap "" TERM; while :; do sleep 0.05; done' & sleep 0.1; exit 3`)
+		if got := r.status(); got != 3 {
+			t.Errorf("status %d", got)
+		}
+	})
 }

@@ -215,14 +215,25 @@ func (a *app) prepare(p plan.Plan) (preparedJob, error) {
 	}
 	j.spec = launcher.Spec{
 		Path: file, Argv: words, Env: env, Stdin: asFile(a.stdin), Stdout: asFile(a.stdout), Stderr: asFile(a.stderr),
-		Ranks: p.Dialect != plan.Plain,
-		Guard: true,
-		Note:  func(text string) { fmt.Fprintf(a.stderr, "fabrun: %s\n", text) },
+		Terminal: terminalUse(a.stdout),
+		Ranks:    p.Dialect != plan.Plain,
+		Guard:    true,
+		Note:     func(text string) { fmt.Fprintf(a.stderr, "fabrun: %s\n", text) },
 	}
 	if a.verbose {
 		j.spec.Detail = j.spec.Note
 	}
 	return j, nil
+}
+
+// terminalUse leaves the terminal to the others of a pipeline.
+func terminalUse(stdout any) launcher.TerminalUse {
+	if f := asFile(stdout); f != nil {
+		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeNamedPipe != 0 {
+			return launcher.TerminalOnDemand
+		}
+	}
+	return launcher.TerminalAtOnce
 }
 
 // makeShims makes links to this program under other programs' names.

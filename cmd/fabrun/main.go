@@ -13,7 +13,7 @@ import (
 
 func main() {
 	if len(os.Args) > 0 && os.Args[0] == launcher.GuardName {
-		launcher.Guard(os.Args, os.Stdin)
+		launcher.Guard(os.Args, os.Stdin, os.Stdout)
 		return
 	}
 	// Most verbs end within milliseconds and a few megabytes: collecting then
