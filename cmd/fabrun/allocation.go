@@ -1,12 +1,17 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
+	"fabrun/launcher"
 	"fabrun/launcher/hosts"
+	"fabrun/launcher/plan"
+	"fabrun/topology/finding"
 )
 
 // named is a flag that names hosts. Given but empty, as an unset variable of a
@@ -64,4 +69,143 @@ func (a *app) allocation(list, hostfile string) (hosts.Allocation, error) {
 		return out, withHint(err, "inside an allocation only its own hosts can be used; 'fabrun hosts' lists them")
 	}
 	return out, nil
+}
+
+// findJobHosts says where the job runs, and whether the launcher has to be told.
+// What was named to fabrun comes first, then the launcher's own options, then
+// what a resource manager says, then this machine.
+func (a *app) findJobHosts(ctx context.Context, job *jobLook, o jobOptions, p probed) error {
+	srun := job.cmd.Launcher.Dialect == plan.Srun
+	switch sources := job.cmd.HostSources(a.env); {
+	case o.hosts != "" || o.hostfile != "":
+		alloc, err := a.allocation(o.hosts, o.hostfile)
+		if err != nil {
+			return err
+		}
+		job.alloc, job.given = alloc, true
+	case len(sources) > 0:
+		a.launchersHosts(job, sources)
+	default:
+		alloc, err := a.allocation("", "")
+		if err != nil {
+			return err
+		}
+		job.alloc = alloc
+		if srun && alloc.Manager != "slurm" {
+			job.alloc = hosts.Allocation{Source: "srun", Manager: "slurm"}
+			if n := job.cmd.Nodes(); n != nil {
+				job.alloc.Nodes = *n
+			}
+		}
+	}
+	if _, inside := a.getenv("SLURM_JOB_ID"); srun && !inside && a.from == "" {
+		job.unreached = "srun has not got them yet"
+		job.finds = append(job.finds, finding.Finding{
+			ID: "srun.no-allocation", Severity: finding.Warning, Subject: "srun",
+			Seen: "srun outside an allocation: which nodes it gets is not known before it starts", Wanted: "nodes that can be looked at",
+			Why: "they are taken to be like this machine", Hint: "salloc -N2 fabrun srun …, or fabrun srun … inside a batch script",
+		})
+		return nil
+	}
+	job.untold = a.hasToBeTold(ctx, job, p)
+	return nil
+}
+
+// launchersHosts reads what the launcher's own options and variables say. The
+// launcher reads them by its own rules: what fabrun cannot read is said and not
+// fatal.
+func (a *app) launchersHosts(job *jobLook, sources []plan.HostSource) {
+	var all hosts.Allocation
+	for _, src := range sources {
+		var one hosts.Allocation
+		err := errors.New("it names no hosts that can be read here")
+		switch {
+		case src.File != "":
+			one, err = readJobHosts(src.File, hostfileDialect(job.cmd.Launcher.Dialect))
+		case src.List != "" && hostfileDialect(job.cmd.Launcher.Dialect) == hosts.OpenMPI:
+			one, err = hosts.ParseDashHost(src.List)
+		case src.List != "":
+			one, err = hosts.ParseList(src.List)
+		}
+		if err != nil {
+			job.finds = append(job.finds, finding.Finding{
+				ID: "hosts.unread", Severity: finding.Warning, Subject: src.Option, Seen: err.Error(), Wanted: "hosts that can be looked at",
+				Why: "where the job runs is the launcher's affair; its hosts are not looked at", Hint: "see that the file is there, or name the hosts: --hosts 'n[1-4]'",
+			})
+			continue
+		}
+		all = hosts.Join(all, one)
+	}
+	all.Source = sources[0].Option
+	if base, err := hosts.FromEnv(a.getenv, readInput); err == nil && base.Manager != "" && len(base.Hosts) > 0 && len(all.Hosts) > 0 {
+		if narrowed, err := hosts.Narrow(base, all); err == nil {
+			job.alloc = narrowed
+			return
+		}
+		all.Manager, all.JobID = base.Manager, base.JobID
+	}
+	job.alloc = all
+}
+
+// hasToBeTold reports whether the launcher does not find the job's hosts by
+// itself: they come from something that it does not read.
+func (a *app) hasToBeTold(ctx context.Context, job *jobLook, p probed) bool {
+	alloc, l := job.alloc, job.cmd.Launcher
+	if job.given || len(alloc.Hosts) == 0 || alloc.Nodes > len(alloc.Hosts) || alloc.Source == "localhost" || len(job.cmd.HostSources(a.env)) > 0 {
+		return false
+	}
+	if alloc.Manager != "" && alloc.Manager != "slurm" && l.Dialect == plan.OpenMPI4 && a.from == "" {
+		l.Managers = a.openMPIManagers(ctx, p)
+	}
+	if !plan.ReadsCommandLine(l.Dialect) || l.ReadsManager(alloc.Source) {
+		return false
+	}
+	if alloc.Manager != "" {
+		job.notes = append(job.notes, fmt.Sprintf("this %s cannot read the hosts of %s by itself: it is told them", l.Family, alloc.Manager))
+	}
+	return true
+}
+
+// openMPIManagers asks the ompi_info beside mpirun which resource managers this
+// Open MPI was built for; nil where it cannot be asked.
+func (a *app) openMPIManagers(ctx context.Context, p probed) []string {
+	file := filepath.Join(filepath.Dir(p.resolved), "ompi_info")
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil
+	}
+	text := a.cachedAnswer(fmt.Sprintf("%s --parsable %d %d", file, info.Size(), info.ModTime().UnixNano()), func() string {
+		return ask(ctx, file, file, a.env, "--parsable")
+	})
+	return plan.OpenMPIManagers(text)
+}
+
+// srunMPI is the way by which srun's tasks find each other where the command
+// line does not say: Slurm's MpiDefault; "" not known.
+func (a *app) srunMPI(ctx context.Context) string {
+	path, _ := a.getenv("PATH")
+	file, err := launcher.LookPath("scontrol", path, ".")
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(ask(ctx, file, "scontrol", a.env, "show", "config")) {
+		if name, value, ok := strings.Cut(line, "="); ok && strings.TrimSpace(name) == "MpiDefault" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+func hostfileDialect(launcherDialect string) hosts.Dialect {
+	switch launcherDialect {
+	case plan.MPICH:
+		return hosts.MPICH
+	case plan.IntelMPI:
+		return hosts.Intel
+	case plan.Horovodrun:
+		return hosts.Horovod
+	case plan.Srun:
+		return hosts.Plain
+	}
+	return hosts.OpenMPI
 }

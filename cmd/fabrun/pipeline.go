@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"debug/elf"
@@ -91,7 +92,7 @@ func (a *app) planJob(ctx context.Context, o jobOptions, argv []string) (planned
 	}
 	view.env = plan.EnvAt(argv, view.env)
 	job.shims = view.shimsFor(here)
-	if job.alloc, job.given, err = view.jobHosts(job.cmd, o); err != nil {
+	if err := view.findJobHosts(ctx, &job, o, probed); err != nil {
 		return planned{}, err
 	}
 	if err := o.leaveOut(&job, view.env); err != nil {
@@ -101,7 +102,7 @@ func (a *app) planJob(ctx context.Context, o jobOptions, argv []string) (planned
 	if job.alloc.Source == "localhost" && here.Name != "" {
 		job.alloc.Hosts[0].Name = here.Name
 	}
-	job.program = a.programFacts(job.cmd, probed)
+	job.program = view.programFacts(ctx, job.cmd, probed)
 	if _, w, err := view.jobProfiles(job); err == nil && w != nil && w.Name == foamWorkload && a.from == "" {
 		job.finds = append(job.finds, view.judgeFoam(job.cmd, here)...)
 	}
@@ -120,7 +121,8 @@ func (a *app) planJob(ctx context.Context, o jobOptions, argv []string) (planned
 type jobLook struct {
 	cmd     plan.Command
 	alloc   hosts.Allocation
-	given   bool // the hosts were named to fabrun: the launcher has to be told
+	given   bool // the hosts were named to fabrun
+	untold  bool // the launcher does not know the hosts' source: it has to be told them all
 	local   bool // every rank runs on this machine
 	hosts   []topology.Host
 	names   []string // what the launcher calls the hosts, in step; nil: one host stands for all
@@ -131,17 +133,28 @@ type jobLook struct {
 	shims   []string // launchers that are there for a script to call
 	notes   []string
 	finds   []finding.Finding
+
+	unreached string // why the hosts cannot be looked at yet; "" they can
 }
 
 // lookAtJob looks at the job's other hosts, where there are any.
 func (a *app) lookAtJob(ctx context.Context, job *jobLook, o jobOptions) error {
-	n := len(job.alloc.Hosts)
-	if job.local || n == 0 {
+	n := max(len(job.alloc.Hosts), job.alloc.Nodes)
+	if job.local {
 		return nil
 	}
 	assume := func(why string) {
-		job.assumed = n
-		job.notes = append(job.notes, fmt.Sprintf("%d host(s) are assumed to be like %s: %s", n, a.hostName(), why))
+		job.assumed = max(n, 1)
+		who := fmt.Sprintf("%d host(s) are", n)
+		if n == 0 {
+			who = "the job's hosts are"
+		}
+		job.notes = append(job.notes, fmt.Sprintf("%s assumed to be like %s: %s", who, a.hostName(), why))
+	}
+	if len(job.alloc.Hosts) == 0 || job.unreached != "" {
+		assume(cmp.Or(job.unreached, "their names are not known"))
+		job.self = "" // whether fabrun is there, at which path, nobody knows
+		return nil
 	}
 	if a.from != "" {
 		assume("a snapshot stands for all")
@@ -200,7 +213,7 @@ func (a *app) decide(job jobLook, o jobOptions) (plan.Plan, error) {
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	placement, err := hosts.Place(job.alloc, placeJob(job, workload))
+	placement, err := place(job, workload)
 	if err != nil {
 		return plan.Plan{}, &exitError{Code: exitNoPlan, Err: err}
 	}
@@ -237,7 +250,7 @@ func (a *app) decide(job jobLook, o jobOptions) (plan.Plan, error) {
 	}
 	p := plan.Build(plan.Request{
 		Command: job.cmd, Env: a.env, Hosts: job.alloc, Place: place,
-		HostsGiven: job.given && placement.Hostfile, Local: job.local, Result: res, Self: job.self, Workload: workload, SSH: o.nodes.launcherSSH(), Flags: a.flagsAgain(o),
+		HostsGiven: job.given && placement.Hostfile || job.untold, Local: job.local, Result: res, Self: job.self, Workload: workload, SSH: o.nodes.launcherSSH(), Flags: a.flagsAgain(o),
 		Root: job.root, Program: job.program, Shims: job.shims,
 		Table: table,
 	})
@@ -272,9 +285,22 @@ func addressesOf(alloc hosts.Allocation) []netip.Addr {
 	return out
 }
 
+// place says how many ranks each host gets.
+func place(job jobLook, w *profiles.Workload) (hosts.Placement, error) {
+	alloc := job.alloc
+	if len(alloc.Hosts) == 0 {
+		return hosts.Placement{}, nil
+	}
+	if n := job.cmd.Nodes(); n != nil && *n < len(alloc.Hosts) {
+		// A step on a part of the allocation; srun begins at its first node.
+		alloc.Hosts = alloc.Hosts[:*n]
+	}
+	return hosts.Place(alloc, placeJob(job, w))
+}
+
 // placeJob is what placing ranks needs to know.
 func placeJob(job jobLook, w *profiles.Workload) hosts.Job {
-	j := hosts.Job{NP: job.cmd.Ranks(), Counts: map[string]hosts.Counts{}}
+	j := hosts.Job{NP: job.cmd.Ranks(), Counts: map[string]hosts.Counts{}, Oversubscribe: job.cmd.Oversubscribes()}
 	if w != nil {
 		if policy, err := hosts.ParsePolicy(w.Slots); err == nil {
 			j.Policy, j.ReserveCores = policy, w.ReserveCores
@@ -517,12 +543,15 @@ func (a *app) shimsFor(here topology.Host) []string {
 }
 
 // programFacts is what can be seen of the program without starting it.
-func (a *app) programFacts(cmd plan.Command, p probed) plan.ProgramFacts {
+func (a *app) programFacts(ctx context.Context, cmd plan.Command, p probed) plan.ProgramFacts {
 	var f plan.ProgramFacts
-	if name := cmd.Executable(); name != "" && cmd.Launcher.MPIKind != "" && a.from == "" {
+	if name := cmd.Executable(); name != "" && (cmd.Launcher.MPIKind != "" || cmd.Launcher.Dialect == plan.Srun) && a.from == "" {
 		path, _ := a.getenv("PATH")
 		if file, err := launcher.LookPath(name, path, "."); err == nil {
 			f.MPIKind, f.Source = linkedMPI(file)
+		}
+		if cmd.Launcher.Dialect == plan.Srun && f.MPIKind != "" && !cmd.SaysMPIType(a.env) {
+			f.SrunMPI = a.srunMPI(ctx)
 		}
 	}
 	if cmd.Launcher.Dialect == plan.Torchrun {
@@ -574,42 +603,6 @@ func (a *app) self() string {
 		return ""
 	}
 	return path
-}
-
-// jobHosts says where the job runs, and whether the launcher has to be told.
-// What was named to fabrun comes first, then the launcher's own options, then
-// what a resource manager says, then this machine.
-func (a *app) jobHosts(cmd plan.Command, o jobOptions) (alloc hosts.Allocation, given bool, err error) {
-	if o.hosts != "" || o.hostfile != "" {
-		alloc, err = a.allocation(o.hosts, o.hostfile)
-		return alloc, err == nil, err
-	}
-	if src := cmd.HostSource(a.env); src != nil {
-		if src.File != "" {
-			alloc, err = readJobHosts(src.File, hostfileDialect(cmd.Launcher.Dialect))
-		} else if src.List != "" {
-			alloc, err = hosts.ParseList(src.List)
-		}
-		alloc.Source = src.Option
-		if err != nil {
-			// The launcher reads its own option by its own rules: what fabrun
-			// cannot read is said and not fatal.
-			return hosts.Allocation{Source: src.Option}, false, nil
-		}
-		return alloc, false, nil
-	}
-	alloc, err = a.allocation("", "")
-	return alloc, false, err
-}
-
-func hostfileDialect(launcherDialect string) hosts.Dialect {
-	switch launcherDialect {
-	case plan.MPICH:
-		return hosts.MPICH
-	case plan.IntelMPI:
-		return hosts.Intel
-	}
-	return hosts.OpenMPI
 }
 
 // maxInput bounds every file that somebody else wrote.
@@ -698,28 +691,37 @@ func (a *app) probeLauncher(ctx context.Context, argv []string) (probed, error) 
 	if err != nil {
 		return p, startError(name, err)
 	}
-	cached := a.probeCache(fmt.Sprintf("%s %s %d %d", file, p.resolved, info.Size(), info.ModTime().UnixNano()))
-	if cached != "" {
-		if text, err := os.ReadFile(cached); err == nil {
-			p.version = string(text)
-			return p, nil
-		}
-	}
-	p.version = askVersion(ctx, file, name, env)
-	if cached != "" && p.version != "" {
-		// A cache that cannot be written costs the question again.
-		//nolint:errcheck // as said
-		_ = writeAtomic(cached, p.version)
-	}
+	p.version = a.cachedAnswer(fmt.Sprintf("%s %s %d %d", file, p.resolved, info.Size(), info.ModTime().UnixNano()), func() string {
+		return ask(ctx, file, name, env, "--version")
+	})
 	return p, nil
 }
 
-// askVersion runs "LAUNCHER --version". It tolerates every failure: srun
-// without a configuration prints an error, and a launcher that hangs is left.
-func askVersion(ctx context.Context, file, name string, env []string) string {
+// cachedAnswer is what a program said once, kept under a key that changes with
+// its file. What could not be asked is asked again the next time.
+func (a *app) cachedAnswer(key string, ask func() string) string {
+	cached := a.probeCache(key)
+	if cached != "" {
+		if text, err := os.ReadFile(cached); err == nil {
+			return string(text)
+		}
+	}
+	text := ask()
+	if cached != "" && text != "" {
+		// A cache that cannot be written costs the question again.
+		//nolint:errcheck // as said
+		_ = writeAtomic(cached, text)
+	}
+	return text
+}
+
+// ask runs a program that says something of itself, "LAUNCHER --version". It
+// tolerates every failure: srun without a configuration prints an error, and a
+// launcher that hangs is left.
+func ask(ctx context.Context, file, name string, env []string, args ...string) string {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	c := exec.CommandContext(ctx, file, "--version")
+	c := exec.CommandContext(ctx, file, args...)
 	c.Args[0], c.Env = name, env
 	c.WaitDelay = time.Second
 	var out limited

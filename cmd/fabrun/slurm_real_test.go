@@ -399,3 +399,81 @@ func TestRealSlurmDoors(t *testing.T) {
 		})
 	})
 }
+
+// TestRealSlurmPlacement starts ranks inside Slurm by every launcher that is
+// there, and counts where they ran: -np reaches every node of the allocation.
+func TestRealSlurmPlacement(t *testing.T) {
+	lab := startSlurm(t, "")
+	who := lab.write("who", "#!/bin/sh\necho $SLURMD_NODENAME ${OMPI_COMM_WORLD_RANK}${PMI_RANK}\n", 0o755)
+	count := func(out string) string {
+		n := map[string]int{}
+		for line := range strings.Lines(out) {
+			if node, _, _ := strings.Cut(strings.TrimSpace(line), " "); strings.HasPrefix(node, "node") {
+				n[node]++
+			}
+		}
+		return fmt.Sprint(n)
+	}
+	for _, tc := range []struct {
+		name, launcher string
+		args           []string
+		want           string
+	}{
+		{"even, Open MPI", "mpirun.openmpi", []string{"-np", "3"}, "map[node01:1 node02:1 node03:1]"},
+		{"uneven, Open MPI", "mpirun.openmpi", []string{"-np", "4"}, "map[node01:2 node02:1 node03:1]"},
+		{"even, MPICH", "mpiexec.mpich", []string{"-n", "3"}, "map[node01:1 node02:1 node03:1]"},
+		{"uneven, MPICH", "mpiexec.mpich", []string{"-n", "5"}, "map[node01:2 node02:2 node03:1]"},
+		{"the user's own mapping", "mpirun.openmpi", []string{"--map-by", "slot", "-np", "3"}, "map[node01:2 node02:1]"},
+		{"srun", "srun", nil, "map[node01:2 node02:2 node03:2]"},
+		{"a part of the allocation", "srun", []string{"-N1", "-n2"}, "map[node01:2]"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if realProgram(tc.launcher) == "" {
+				t.Skipf("no %s", tc.launcher)
+			}
+			job := append([]string{lab.fabrun, "--quiet", tc.launcher}, append(tc.args, who)...)
+			cmd := lab.command("salloc", append([]string{"-Q", "-N3", "-n6"}, job...)...)
+			cmd.Env = append(cmd.Env, "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			if got := count(string(out)); got != tc.want {
+				t.Errorf("ran on %s, want %s:\n%s", got, tc.want, out)
+			}
+		})
+	}
+	t.Run("a batch script's own launchers", func(t *testing.T) {
+		script := lab.write("job", "#!/bin/sh\n#SBATCH -N3 -n6\nexport OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1\n"+
+			lab.fabrun+" --quiet --hosts 'node[01-03]' sh -c 'mpirun.openmpi -np 4 "+who+"; srun -N2 -n2 "+who+"'\n", 0o755)
+		lab.output("sbatch", "-Q", "-W", "-o", lab.dir+"/job.out", script)
+		out, err := os.ReadFile(filepath.Join(lab.dir, "job.out"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := count(string(out)), "map[node01:3 node02:2 node03:1]"; got != want {
+			t.Errorf("ran on %s, want %s:\n%s", got, want, out)
+		}
+	})
+	t.Run("tasks that cannot find each other", func(t *testing.T) {
+		cc := realProgram("mpicc.mpich")
+		if cc == "" {
+			t.Skip("no mpicc.mpich (apt-get install libmpich-dev)")
+		}
+		src := lab.write("hello.c", "#include <mpi.h>\n#include <stdio.h>\nint main(int c,char**v){int n;MPI_Init(&c,&v);MPI_Comm_size(MPI_COMM_WORLD,&n);printf(\"size %d\\n\",n);return MPI_Finalize();}\n", 0o644)
+		if out, err := exec.Command(cc, "-o", filepath.Join(lab.dir, "hello"), src).CombinedOutput(); err != nil {
+			t.Skipf("%v: %s", err, out)
+		}
+		for mpi, want := range map[string]string{"none": "size 1", "pmi2": "size 2"} {
+			out, err := lab.command("salloc", "-Q", "-N2", "-n2", lab.fabrun, "srun", "--mpi="+mpi, "./hello").CombinedOutput()
+			if err != nil || strings.Count(string(out), want+"\n") != 2 || strings.Contains(string(out), "srun.mpi-none") != (mpi == "none") {
+				t.Errorf("--mpi=%s: %v\n%s", mpi, err, out)
+			}
+		}
+		// Slurm's default is none here, and nobody has said otherwise.
+		out, err := lab.command("salloc", "-Q", "-N2", "-n2", lab.fabrun, "srun", "./hello").CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "srun.mpi-none") {
+			t.Errorf("MpiDefault=none: %v\n%s", err, out)
+		}
+	})
+}

@@ -622,3 +622,65 @@ func eachLine(text []byte, f func(n int, line string) error) error {
 	}
 	return nil
 }
+
+// ParseDashHost reads what Open MPI's --host takes: "n1,n2:4,n3:*". A mention
+// without a number is one slot, repeats add theirs, and ":*" or ":auto" leaves
+// the number to the machine. Source: orte/util/dash_host/dash_host.c.
+func ParseDashHost(list string) (Allocation, error) {
+	var a Allocation
+	var all []Host
+	unknown := map[string]bool{}
+	for item := range strings.SplitSeq(list, ",") {
+		if item = strings.TrimSpace(item); item == "" {
+			continue
+		}
+		if item[0] == '+' {
+			if _, _, err := parseRelative(item); err != nil {
+				return Allocation{}, err
+			}
+			a.Relative = append(a.Relative, item)
+			continue
+		}
+		one := 1
+		h := Host{Slots: &one}
+		name, count, has := strings.Cut(item, ":")
+		switch {
+		case has && (count == "*" || strings.EqualFold(count, "auto")):
+			unknown[name] = true
+		case has:
+			n, err := parseSlots(count)
+			if err != nil {
+				return Allocation{}, fmt.Errorf("slots of %s: %w", quote(name), err)
+			}
+			h.Slots = &n
+		}
+		if !validName(name) {
+			return Allocation{}, fmt.Errorf("%s is not a host name", quote(name))
+		}
+		if addr, err := netip.ParseAddr(name); err == nil {
+			h.Address = addr.String()
+		}
+		h.Name = name
+		all = append(all, h)
+	}
+	if len(all) == 0 && len(a.Relative) == 0 {
+		return Allocation{}, ErrNoHosts
+	}
+	a.Hosts, _ = merge(all)
+	for i := range a.Hosts {
+		if unknown[a.Hosts[i].Name] {
+			a.Hosts[i].Slots = nil
+		}
+	}
+	return a, nil
+}
+
+// Join is two allocations of one job: the applications of one command line may
+// name hosts of their own. A host of both has the slots of both.
+func Join(a, b Allocation) Allocation {
+	out := a
+	out.Hosts, _ = merge(slices.Concat(a.Hosts, b.Hosts))
+	out.Exclude, out.Relative = slices.Concat(a.Exclude, b.Exclude), slices.Concat(a.Relative, b.Relative)
+	out.Findings = slices.Concat(a.Findings, b.Findings)
+	return out
+}

@@ -2,6 +2,7 @@ package hosts
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -247,6 +248,51 @@ func FuzzParseHostfile(f *testing.F) {
 		back, err := ParseHostfile([]byte(out), OpenMPI)
 		if err != nil || !cmp.Equal(spell(a.Hosts), spell(back.Hosts)) {
 			t.Fatalf("%q came back as %v, %v", out, spell(back.Hosts), err)
+		}
+	})
+}
+
+func TestParseDashHost(t *testing.T) {
+	for list, want := range map[string]string{
+		"n1,n2":          "n1=1 n2=1",
+		"n1,n1,n2":       "n1=2 n2=1",
+		"n1:4,n2:2,n1":   "n1=5 n2=2",
+		"n1:*,n2:auto":   "n1=? n2=?",
+		" n1 , 10.1.4.1": "n1=1 10.1.4.1=1",
+		"+n0,n1":         "n1=1 +n0",
+		"+e:2":           "+e:2",
+		"":               "error",
+		"n1:0":           "error",
+		"n1:x":           "error",
+		"-x":             "error",
+		"+x":             "error",
+		"a;b":            "error",
+	} {
+		a, err := ParseDashHost(list)
+		var got []string
+		for _, h := range a.Hosts {
+			slots := "?"
+			if h.Slots != nil {
+				slots = strconv.Itoa(*h.Slots)
+			}
+			got = append(got, h.Name+"="+slots)
+		}
+		got = append(got, a.Relative...)
+		if err != nil {
+			got = []string{"error"}
+		}
+		if g := strings.Join(got, " "); g != want {
+			t.Errorf("%q: %s, want %s", list, g, want)
+		}
+	}
+}
+
+func FuzzParseDashHost(f *testing.F) {
+	f.Add("n1,n2:4,n3:*,+e:2")
+	f.Fuzz(func(t *testing.T, list string) {
+		a, err := ParseDashHost(list)
+		if err == nil && len(a.Hosts) == 0 && len(a.Relative) == 0 {
+			t.Error("no hosts and no error")
 		}
 	})
 }

@@ -48,6 +48,8 @@ type Job struct {
 	ReserveCores int               // cores of each host left to the system
 	Channels     *int              // memory channels of a host, where the machine does not tell (the profile's word)
 	Counts       map[string]Counts // by host name; a missing host is unknown
+	// Oversubscribe: the user allows more ranks than slots.
+	Oversubscribe bool
 }
 
 // Placement is how many ranks each host gets.
@@ -188,12 +190,16 @@ func (p *Placement) judgeNP(a Allocation, j Job, room []*int, ranks []int) {
 		}
 		slots += *h.Slots
 	}
-	if known && *j.NP > slots {
+	if known && *j.NP > slots && !j.Oversubscribe {
+		hint := fmt.Sprintf("-np %d, or ask for more", slots)
+		if a.Manager == "" {
+			hint = fmt.Sprintf("-np %d, or more slots: %s:%d", slots, a.Hosts[0].Name, (*j.NP+len(a.Hosts)-1)/len(a.Hosts))
+		}
 		p.Findings = append(p.Findings, finding.Finding{
 			ID: "slots.not-enough", Severity: finding.Error, Subject: "-np",
 			Seen: fmt.Sprintf("-np %d, and %s has %d slots on %d hosts", *j.NP, a.Source, slots, len(a.Hosts)), Wanted: fmt.Sprintf("at most %d ranks", slots),
 			Why:  "launchers refuse this, or several ranks share a core",
-			Hint: fmt.Sprintf("-np %d, or ask for more", slots),
+			Hint: hint,
 		})
 	}
 	idle := 0

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"path"
@@ -48,6 +49,7 @@ type Request struct {
 type ProgramFacts struct {
 	MPIKind string // the MPI it is linked with: "openmpi", "mpich", "intelmpi"; "" unknown or none
 	Source  string // where that was seen: "DT_NEEDED libmpi.so.40"
+	SrunMPI string // Slurm's MpiDefault, where srun's command line leaves it open; "" unknown
 	Python  string // the interpreter that torchrun would start; "" unknown
 }
 
@@ -208,12 +210,28 @@ func (b *builder) hostfile() {
 	case !b.HostsGiven, b.Command.Opaque != "":
 		return
 	}
+	if l.Dialect == Srun && len(b.Command.contexts) > 1 {
+		b.find(finding.Finding{
+			ID: "srun.components", Severity: finding.Warning, Subject: "--hosts", Seen: "several components, and one list of hosts", Wanted: "hosts for each component",
+			Why: "each component has nodes of its own", Hint: "srun -w LIST … : -w LIST …, instead of --hosts",
+		})
+		return
+	}
+	why := "the hosts given to fabrun"
+	if b.Hosts.Source != "" && !strings.HasPrefix(b.Hosts.Source, "--") {
+		why = "the hosts of " + b.Hosts.Source
+	}
+	b.tellHosts(why)
+}
+
+// tellHosts gives the launcher the hosts with the ranks of each, in its own syntax.
+func (b *builder) tellHosts(why string) {
+	l := b.Command.Launcher
 	place := b.Place
 	if len(place.Hosts) == 0 {
 		place = b.Hosts
 	}
 	option, syntax := "--hostfile", hosts.OpenMPI
-	const why = "the hosts given to fabrun"
 	switch l.Dialect {
 	case OpenMPI4, OpenMPI5:
 	case MPICH:
@@ -502,6 +520,14 @@ func (b *builder) cannotRank(why string) {
 			b.note("the libraries' logs are not read: %s", why)
 		}
 	}
+	if b.byArgv && len(b.plan.Env) > 0 {
+		b.find(finding.Finding{
+			ID: "launcher.rank-impossible", Severity: finding.Warning, Subject: strings.Join(b.ownNames(), " "),
+			Seen: why, Wanted: "fabrun rank in front of the program",
+			Why: "the launcher drops what it is not told to hand on, so these variables do not reach the ranks", Hint: "--export=ALL",
+		})
+		return
+	}
 	if len(b.plan.PerHost) == 0 && (b.Table == nil || !b.Table.Bind) {
 		return
 	}
@@ -551,7 +577,9 @@ func (b *builder) checkForwarding() {
 				}
 			}
 			if !slices.Contains(items, "ALL") {
-				b.byArgv = true
+				if b.byArgv = true; b.Self == "" {
+					continue // rankWrapper says what is lost
+				}
 				b.find(finding.Finding{
 					ID: "srun.export", Severity: finding.Note, Subject: where, Seen: where + "=" + value, Wanted: "ALL in the list",
 					Why: "srun drops every variable that is not listed", Hint: "fabrun's own variables travel with 'fabrun rank' instead",
@@ -779,6 +807,18 @@ func (b *builder) launcherFindings() {
 			ID: "launcher.mismatch", Severity: finding.Error, Subject: path.Base(first(b.plan.Program)),
 			Seen: "the program is linked with " + want + " (" + b.Program.Source + ") and started by " + l.Family, Wanted: "launcher and program of one MPI",
 			Why: "every rank would take itself for rank 0 of 1", Hint: "use the mpirun of " + want + ", or rebuild the program",
+		})
+	}
+	if kind := cmp.Or(b.Command.mpiType(b.Env), b.Program.SrunMPI); l.Dialect == Srun && b.Program.MPIKind != "" && kind == "none" {
+		why, hint := "every rank would take itself for rank 0 of 1", "srun --mpi=pmi2, or pmix: 'srun --mpi=list' says what there is"
+		if b.Program.MPIKind == "openmpi" {
+			why = "MPI_Init ends the job, or every rank takes itself for rank 0 of 1"
+			hint = "srun --mpi=pmix ('srun --mpi=list' says whether it is there), or mpirun inside the allocation"
+		}
+		b.find(finding.Finding{
+			ID: "srun.mpi-none", Severity: finding.Error, Subject: path.Base(b.Command.Executable()),
+			Seen: "srun --mpi=none, and the program is linked with " + b.Program.MPIKind + " (" + b.Program.Source + ")", Wanted: "a way for the tasks to find each other",
+			Why: why, Hint: hint,
 		})
 	}
 	if (l.Dialect == OpenMPI4 || l.Dialect == OpenMPI5) && b.Root && !b.rootAllowed() {

@@ -95,6 +95,9 @@ func (c Command) Ranks() *int {
 	switch c.Launcher.Dialect {
 	case Srun:
 		names = []string{"ntasks"}
+		if n := c.stepTasks(); n != nil {
+			return n
+		}
 	case Horovodrun:
 		names = []string{"num-proc"}
 	case Torchrun, Plain, Unknown:
@@ -115,6 +118,24 @@ func (c Command) Ranks() *int {
 	return &sum
 }
 
+// stepTasks is an srun step's number of tasks where it is given per node.
+func (c Command) stepTasks() *int {
+	nodes := c.Nodes()
+	if nodes == nil || len(c.contexts) != 1 || c.contexts[0].last("ntasks") != nil {
+		return nil
+	}
+	o := c.contexts[0].last("ntasks-per-node")
+	if o == nil || len(o.values) == 0 {
+		return nil
+	}
+	per, err := strconv.Atoi(o.values[0])
+	if err != nil || per < 1 || per > 1<<16 {
+		return nil
+	}
+	n := *nodes * per
+	return &n
+}
+
 // hostOptions are the options by which a user says where a job runs.
 var hostOptions = map[string][]string{
 	OpenMPI4:   {"hostfile", "host", "default-hostfile", "rankfile"},
@@ -127,8 +148,9 @@ var hostOptions = map[string][]string{
 
 // hostTwins are the variables that say the same as hostOptions.
 var hostTwins = map[string][]string{
-	OpenMPI4:   {"OMPI_MCA_orte_default_hostfile", "OMPI_MCA_orte_rankfile"},
-	OpenMPI5:   {"OMPI_MCA_orte_default_hostfile", "OMPI_MCA_prte_default_hostfile", "PRTE_MCA_prte_default_hostfile"},
+	OpenMPI4: {"OMPI_MCA_orte_default_hostfile", "OMPI_MCA_orte_rankfile"},
+	// Open MPI 5 does not read the orte_ names that the Kubeflow operator still sets.
+	OpenMPI5:   {"OMPI_MCA_prte_default_hostfile", "PRTE_MCA_prte_default_hostfile"},
 	MPICH:      {"HYDRA_HOST_FILE", "HYDRA_CONFIG_FILE"},
 	IntelMPI:   {"I_MPI_HYDRA_HOST_FILE", "I_MPI_HYDRA_HOSTS_GROUP", "HYDRA_HOST_FILE", "I_MPI_HYDRA_MACHINE_FILE"},
 	Srun:       {"SLURM_HOSTFILE"},
@@ -143,33 +165,135 @@ type HostSource struct {
 	List   string // "n1:4,n2"
 }
 
-// HostSource returns the user's own choice of hosts; nil where there is none.
+// HostSource returns the first of the user's own choices of hosts; nil where
+// there is none.
 func (c Command) HostSource(env []string) *HostSource {
+	if all := c.HostSources(env); len(all) > 0 {
+		return &all[0]
+	}
+	return nil
+}
+
+// HostSources returns the user's own choice of hosts, one for each application
+// that has its own.
+func (c Command) HostSources(env []string) []HostSource {
+	var out []HostSource
 	for _, ctx := range c.contexts {
 		for _, name := range hostOptions[c.Launcher.Dialect] {
 			o := ctx.last(name)
 			if o == nil {
 				continue
 			}
-			s := &HostSource{Option: c.Argv[o.at]}
-			if len(o.values) == 0 {
-				return s
+			s := HostSource{Option: c.Argv[o.at]}
+			if len(o.values) > 0 {
+				switch name {
+				case "hostfile", "default-hostfile", "nodefile":
+					s.File = o.values[0]
+				case "host", "hosts", "nodelist", "hosts-group":
+					s.List = o.values[0]
+				}
 			}
-			switch name {
-			case "hostfile", "default-hostfile", "nodefile":
-				s.File = o.values[0]
-			case "host", "hosts", "nodelist", "hosts-group":
-				s.List = o.values[0]
+			if c.Launcher.Dialect == Srun && strings.Contains(s.List, "/") {
+				// srun -w takes a file's name as well as a list (srun(1)).
+				s.File, s.List = s.List, ""
 			}
-			return s
+			out = append(out, s)
+			break
 		}
 	}
+	if len(out) > 0 {
+		return out
+	}
 	for _, name := range hostTwins[c.Launcher.Dialect] {
-		if v, ok := lookup(env, name); ok && v != "" {
-			return &HostSource{Option: name, File: v}
+		if v, ok := lookup(env, name); ok && v != "" && v != "none" {
+			s := HostSource{Option: name, File: v}
+			if name == "I_MPI_HYDRA_HOSTS_GROUP" {
+				s.File, s.List = "", v
+			}
+			return []HostSource{s}
 		}
 	}
 	return nil
+}
+
+// managersRead are the resource managers whose allocation a launcher reads by
+// itself. Sources: orte/mca/ras of v4.1 and prrte 3.0's src/mca/ras (both may be
+// built with fewer), hydra's tools/bootstrap and rmk, horovod/runner/launch.py.
+var managersRead = map[string][]string{
+	OpenMPI4:   {"slurm", "pbs", "lsf", "sge"},
+	OpenMPI5:   {"slurm", "pbs", "lsf", "sge", "flux"},
+	MPICH:      {"slurm", "pbs", "lsf", "sge", "cobalt"},
+	IntelMPI:   {"slurm", "pbs", "lsf", "sge"},
+	Srun:       {"slurm"},
+	Horovodrun: {"lsf"},
+}
+
+// ReadsManager reports whether a launcher finds the hosts of this source of an
+// allocation by itself.
+func (l Launcher) ReadsManager(source string) bool {
+	if l.Managers != nil {
+		return slices.Contains(l.Managers, source)
+	}
+	return slices.Contains(managersRead[l.Dialect], source)
+}
+
+// OpenMPIManagers reads which resource managers an Open MPI 4 was built for
+// from "ompi_info --parsable"; nil where the text does not say.
+func OpenMPIManagers(text string) []string {
+	var out []string
+	for component, manager := range map[string]string{"slurm": "slurm", "tm": "pbs", "lsf": "lsf", "gridengine": "sge"} {
+		if strings.Contains(text, "mca:ras:"+component+":") {
+			out = append(out, manager)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Nodes is how many nodes an srun step asks for; nil where it does not say, or
+// other launchers.
+func (c Command) Nodes() *int {
+	if c.Launcher.Dialect != Srun {
+		return nil
+	}
+	sum := 0
+	for _, ctx := range c.contexts {
+		o := ctx.last("nodes")
+		if o == nil || len(o.values) == 0 {
+			return nil
+		}
+		low, _, _ := strings.Cut(o.values[0], "-") // MIN[-MAX]
+		n, err := strconv.Atoi(low)
+		if err != nil || n < 1 || n > 1<<20 {
+			return nil
+		}
+		sum += n
+	}
+	return &sum
+}
+
+// Oversubscribes reports whether the user allows more ranks than slots.
+func (c Command) Oversubscribes() bool {
+	return slices.ContainsFunc(c.contexts, func(ctx context) bool {
+		o := ctx.last("map-by")
+		return ctx.last("oversubscribe", "overcommit") != nil ||
+			o != nil && len(o.values) > 0 && strings.Contains(strings.ToLower(o.values[0]), "oversubscribe")
+	})
+}
+
+// SaysMPIType reports whether the user told srun how its tasks find each other.
+func (c Command) SaysMPIType(env []string) bool {
+	return mustLookup(env, "SLURM_MPI_TYPE") != "" || slices.ContainsFunc(c.contexts, func(ctx context) bool { return ctx.last("mpi") != nil })
+}
+
+// mpiType is what srun is told of that; "" nothing.
+func (c Command) mpiType(env []string) string {
+	for _, ctx := range c.contexts {
+		if o := ctx.last("mpi"); o != nil && len(o.values) > 0 {
+			return o.values[0]
+		}
+	}
+	return mustLookup(env, "SLURM_MPI_TYPE")
 }
 
 // mappingOptions say that the user has placed or bound the ranks himself.

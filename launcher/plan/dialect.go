@@ -34,6 +34,8 @@ type Launcher struct {
 	// OwnMPI: a program that brings the MPI and the libraries of its ranks with
 	// it (a vendor's solver): what is installed on the hosts says nothing of them.
 	OwnMPI bool
+	// Managers are the resource managers that it was built to read; nil not known.
+	Managers []string
 	// Note says why the dialect is not certain; "" when it is.
 	Note string
 }

@@ -14,6 +14,7 @@ import (
 	"fabrun/envgen"
 	"fabrun/launcher/hosts"
 	"fabrun/launcher/plan"
+	"fabrun/topology/finding"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden file")
@@ -317,4 +318,44 @@ func FuzzBuild(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Which resource managers an Open MPI reads by itself is in what ompi_info says.
+func TestManagers(t *testing.T) {
+	const text = "mca:ras:gridengine:version:\"mca:2.1.0\"\nmca:ras:simulator:version:\"mca:2.1.0\"\nmca:ras:slurm:version:\"mca:2.1.0\"\nmca:plm:tm:version:\"x\"\n"
+	l := plan.Launcher{Dialect: plan.OpenMPI4, Managers: plan.OpenMPIManagers(text)}
+	for source, want := range map[string]bool{"slurm": true, "sge": true, "pbs": false, "lsf": false, "oar": false, "FABRUN_HOSTS": false} {
+		if got := l.ReadsManager(source); got != want {
+			t.Errorf("%s: %v, want %v", source, got, want)
+		}
+	}
+	if l = (plan.Launcher{Dialect: plan.OpenMPI4, Managers: plan.OpenMPIManagers("garbage")}); !l.ReadsManager("pbs") {
+		t.Error("an Open MPI that did not say is taken to read nothing")
+	}
+}
+
+// srun's tasks that cannot find each other are known before the start.
+func TestSrunWithoutMPI(t *testing.T) {
+	for _, tc := range []struct {
+		args, env, program, byDefault string
+		want                          bool
+	}{
+		{"-n 4 ./a.out", "", "mpich", "none", true},
+		{"-n 4 ./a.out", "", "openmpi", "none", true},
+		{"-n 4 ./a.out", "", "openmpi", "pmix", false},
+		{"-n 4 ./a.out", "", "openmpi", "", false},
+		{"-n 4 ./a.out", "", "", "none", false},
+		{"-n 4 --mpi=pmi2 ./a.out", "", "mpich", "none", false},
+		{"-n 4 --mpi none ./a.out", "", "mpich", "pmix", true},
+		{"-n 4 ./a.out", "SLURM_MPI_TYPE=pmix", "openmpi", "none", false},
+	} {
+		argv := append([]string{"srun"}, strings.Fields(tc.args)...)
+		r := request(argv, "slurm 23.11.4", false)
+		r.Env = append(r.Env, strings.Fields(tc.env)...)
+		r.Program = plan.ProgramFacts{MPIKind: tc.program, SrunMPI: tc.byDefault}
+		got := slices.ContainsFunc(plan.Build(r).Findings, func(f finding.Finding) bool { return f.ID == "srun.mpi-none" })
+		if got != tc.want {
+			t.Errorf("%+v: said %v", tc, got)
+		}
+	}
 }

@@ -27,6 +27,10 @@ func TestSpreadInsideAManager(t *testing.T) {
 		{"open mpi 4", "mpirun (Open MPI) 4.1.4", "mpirun -np 2 ./a.out", alloc(4, 4), "--map-by ppr:1:node"},
 		{"open mpi 5", "mpirun (Open MPI) 5.0.7", "mpirun -np 4 ./a.out", alloc(4, 4), "--map-by ppr:2:node"},
 		{"uneven", "mpirun (Open MPI) 5.0.7", "mpirun -np 3 ./a.out", alloc(4, 4), "--map-by node"},
+		{"uneven, open mpi 4", "mpirun (Open MPI) 4.1.4", "mpirun -np 3 ./a.out", alloc(4, 4), "n1 slots=2\nn2 slots=1\n"},
+		{"uneven, hydra", "HYDRA build details:\n    Version: 4.0.2", "mpiexec -n 7 ./a.out", alloc(4, 4, 2), "n1:3\nn2:3\nn3:1\n"},
+		{"uneven, intel", "Intel(R) MPI Library, Version 2021.15", "mpirun -n 5 ./a.out", alloc(8, 8), "n1:3\nn2:2\n"},
+		{"every slot of hosts that differ", "mpirun (Open MPI) 4.1.4", "mpirun -np 10 ./a.out", alloc(4, 4, 2), ""},
 		{"hydra", "HYDRA build details:\n    Version: 4.0.2", "mpiexec -n 2 ./a.out", alloc(4, 4), "-ppn 1"},
 		{"all slots are used anyway", "mpirun (Open MPI) 5.0.7", "mpirun -np 8 ./a.out", alloc(4, 4), ""},
 		{"the user has mapped", "mpirun (Open MPI) 5.0.7", "mpirun --map-by core -np 2 ./a.out", alloc(4, 4), ""},
@@ -53,6 +57,9 @@ func TestSpreadInsideAManager(t *testing.T) {
 			got := ""
 			if i >= 0 && !slices.Contains(argv, words[i]) {
 				got = strings.Join(words[i:i+2], " ")
+			}
+			if len(p.Files) > 0 {
+				got = p.Files[0].Content
 			}
 			if got != tc.want {
 				t.Errorf("got %q, want %q in %q", got, tc.want, words)
