@@ -42,12 +42,11 @@ type Launcher struct {
 
 // grammar is how the words between launcher and program are read.
 type grammar struct {
-	dialect string
-	split   func(g *grammar, words []string, from int) context
-	args    map[string]int // canonical option name → number of values; optional marks one that only '=' gives
-	alias   map[string]string
-	short   map[byte]string // one-letter options
-	colon   bool            // a word ":" separates applications
+	split func(g *grammar, words []string, from int) context
+	args  map[string]int // canonical option name → number of values; optional marks one that only '=' gives
+	alias map[string]string
+	short map[byte]string // one-letter options
+	colon bool            // a word ":" separates applications
 	// opaque options make the launcher take its applications from a file:
 	// nothing may be added beside them.
 	opaque []string
@@ -61,14 +60,24 @@ const optional = -1
 // opal/util/cmd_line.c; prrte 3.0.12 src/mca/schizo/ompi/schizo_ompi.c; mpich
 // v4.3.0 src/pm/hydra; slurm src/common/slurm_opt.c; torch/distributed/run.py;
 // horovod/runner/launch.py; Intel MPI developer reference 2021.15.
-func grammars() []*grammar {
-	return []*grammar{openmpi4Grammar(), openmpi5Grammar(), mpichGrammar(), intelGrammar(), srunGrammar(), torchrunGrammar(), horovodGrammar()}
+var grammars = []struct {
+	dialect string
+	make    func() *grammar
+}{
+	{OpenMPI4, openmpi4Grammar},
+	{OpenMPI5, openmpi5Grammar},
+	{MPICH, mpichGrammar},
+	{IntelMPI, intelGrammar},
+	{Srun, srunGrammar},
+	{Torchrun, torchrunGrammar},
+	{Horovodrun, horovodGrammar},
 }
 
+// grammarOf makes the grammar of one dialect; nil where there is none.
 func grammarOf(dialect string) *grammar {
-	for _, g := range grammars() {
+	for _, g := range grammars {
 		if g.dialect == dialect {
-			return g
+			return g.make()
 		}
 	}
 	return nil
@@ -76,7 +85,14 @@ func grammarOf(dialect string) *grammar {
 
 // ReadsCommandLine reports whether a dialect is one whose command line fabrun
 // plans for.
-func ReadsCommandLine(dialect string) bool { return grammarOf(dialect) != nil }
+func ReadsCommandLine(dialect string) bool {
+	for _, g := range grammars {
+		if g.dialect == dialect {
+			return true
+		}
+	}
+	return false
+}
 
 // mpiNames are the programs that must be asked for their version, because
 // every MPI installs one of that name.

@@ -83,7 +83,7 @@ var openmpiAlias = map[string]string{
 
 func openmpi4Grammar() *grammar {
 	return &grammar{
-		dialect: OpenMPI4, split: splitOpenMPI4, colon: true, opaque: []string{"app"},
+		split: splitOpenMPI4, colon: true, opaque: []string{"app"},
 		args: table(openmpiFlags, openmpiOne, "mca gmca"), alias: openmpiAlias,
 	}
 }
@@ -100,7 +100,7 @@ func openmpi5Grammar() *grammar {
 		delete(args, gone)
 	}
 	return &grammar{
-		dialect: OpenMPI5, split: splitOpenMPI5, colon: true, opaque: []string{"app"},
+		split: splitOpenMPI5, colon: true, opaque: []string{"app"},
 		args: args, alias: openmpiAlias,
 	}
 }
@@ -226,7 +226,7 @@ var hydraAlias = map[string]string{
 
 func mpichGrammar() *grammar {
 	return &grammar{
-		dialect: MPICH, split: splitHydra, colon: true, opaque: []string{"configfile"},
+		split: splitHydra, colon: true, opaque: []string{"configfile"},
 		args: table(hydraFlags, hydraOne, "genv env"), alias: hydraAlias,
 	}
 }
@@ -241,7 +241,7 @@ func intelGrammar() *grammar {
 	args["tune"], args["trace"], args["trace-collectives"], args["trace-pt2pt"] = optional, optional, optional, optional
 	alias := maps.Clone(hydraAlias)
 	alias["perhost"], alias["grr"], alias["v"] = "ppn", "ppn", "verbose"
-	return &grammar{dialect: IntelMPI, split: splitHydra, colon: true, opaque: []string{"configfile"}, args: args, alias: alias}
+	return &grammar{split: splitHydra, colon: true, opaque: []string{"configfile"}, args: args, alias: alias}
 }
 
 // splitHydra strips all leading dashes, ignores case, and takes "NAME=VALUE"
@@ -300,7 +300,7 @@ func srunGrammar() *grammar {
 		args[name] = optional
 	}
 	return &grammar{
-		dialect: Srun, split: splitGetopt, colon: true, args: args, opaque: []string{"multi-prog"},
+		split: splitGetopt, colon: true, args: args, opaque: []string{"multi-prog"},
 		alias: map[string]string{"nodefile": "nodefile"},
 		short: map[byte]string{
 			'A': "account", 'b': "begin", 'B': "extra-node-info", 'c': "cpus-per-task", 'C': "constraint", 'd': "dependency",
@@ -383,7 +383,7 @@ func (c *context) letters(g *grammar, words []string, i int, word string) int {
 
 func torchrunGrammar() *grammar {
 	return &grammar{
-		dialect: Torchrun, split: splitArgparse,
+		split: splitArgparse,
 		args: table(`standalone module no-python run-path help use-env virtual-local-rank no-virtual-local-rank`,
 			`nnodes nproc-per-node rdzv-backend rdzv-endpoint rdzv-id rdzv-conf max-restarts monitor-interval
 			start-method event-log-handler role log-dir redirects tee local-ranks-filter node-rank master-addr
@@ -395,7 +395,7 @@ func torchrunGrammar() *grammar {
 
 func horovodGrammar() *grammar {
 	return &grammar{
-		dialect: Horovodrun, split: splitArgparse,
+		split: splitArgparse,
 		args: table(`version disable-cache verbose check-build gloo mpi jsrun tcp binding-args- no-hierarchical-allreduce
 			hierarchical-allreduce hierarchical-allgather no-hierarchical-allgather autotune no-autotune
 			torus-allreduce no-torus-allreduce timeline-mark-cycles no-timeline-mark-cycles stall-check no-stall-check
