@@ -27,7 +27,7 @@ func checkFind(t *testing.T, p []byte, from int) {
 	for _, c := range []struct {
 		set  *anchorSet
 		list []anchor
-	}{{ofStreams, streamAnchors}, {ofWholeLogs, append(streamAnchors[:len(streamAnchors):len(streamAnchors)], wholeAnchors...)}} {
+	}{{ofStreams(), streamAnchors}, {ofWholeLogs(), append(streamAnchors[:len(streamAnchors):len(streamAnchors)], wholeAnchors...)}} {
 		line, ok := naiveFind(c.list, p, from)
 		at := c.set.find(p, from)
 		if at < len(p) != ok {
@@ -78,7 +78,7 @@ func TestQuickSaysTheSame(t *testing.T) {
 			_, _ = src.Write(text)
 			_ = src.Close()
 			for line := range bytes.FieldsFuncSeq(text, func(r rune) bool { return r == '\n' || r == '\r' }) {
-				if ofWholeLogs.find(line, 0) < len(line) {
+				if ofWholeLogs().find(line, 0) < len(line) {
 					slow.st.line(cleanLine(nil, line), -1)
 				}
 			}

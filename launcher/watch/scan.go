@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"io"
 	"slices"
+	"sync"
 )
 
 const (
@@ -89,8 +90,8 @@ var (
 )
 
 var (
-	ofStreams   = newAnchorSet(streamAnchors)
-	ofWholeLogs = newAnchorSet(slices.Concat(streamAnchors, wholeAnchors))
+	ofStreams   = sync.OnceValue(func() *anchorSet { return newAnchorSet(streamAnchors) })
+	ofWholeLogs = sync.OnceValue(func() *anchorSet { return newAnchorSet(slices.Concat(streamAnchors, wholeAnchors)) })
 )
 
 // An anchorSet finds anchors. Of every three pairs of neighbouring bytes it
@@ -180,13 +181,13 @@ type Source struct {
 
 // Source returns a new stream of the job; name is for diagnostics.
 func (w *Watcher) Source(name string) *Source {
-	return &Source{w: w, name: name, anchors: ofWholeLogs}
+	return &Source{w: w, name: name, anchors: ofWholeLogs()}
 }
 
 // Stream is a Source for a job's standard output, through which a great deal
 // may go that is not for us: it looks for less.
 func (w *Watcher) Stream(name string) *Source {
-	return &Source{w: w, name: name, anchors: ofStreams}
+	return &Source{w: w, name: name, anchors: ofStreams()}
 }
 
 // Write takes the next bytes. It never fails and never keeps p.
