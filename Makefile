@@ -14,7 +14,8 @@ build: ## fabrun (static) and its NVML helper, into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o bin/fabrun ./cmd/fabrun
 	@if command -v gcc >/dev/null; then \
 	  CGO_ENABLED=1 $(GO) build -trimpath -o bin/fabrun-nvml ./cmd/fabrun-nvml; \
-	else echo 'bin/fabrun-nvml not built: it needs gcc (apt-get install gcc libc6-dev)'; fi
+	else echo 'bin/fabrun-nvml without NVML: that needs gcc (apt-get install gcc libc6-dev)'; \
+	  CGO_ENABLED=0 $(GO) build -trimpath -o bin/fabrun-nvml ./cmd/fabrun-nvml; fi
 
 test: needs-gcc ## all tests, race detector on; what needs the real thing skips with its reason
 	$(GO) test -race ./... ./testdata/hosts

@@ -83,7 +83,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 // 0 in both cases, since a machine without a GPU driver is no failure.
 func report(lib api, args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 {
-		fmt.Fprintln(stderr, "fabrun-nvml: takes no arguments; it prints what the NVIDIA driver says of this machine's GPUs as a section of a fabrun snapshot")
+		fmt.Fprintln(stderr, "fabrun-nvml: prints what the NVIDIA driver says of this machine's GPUs as a section of a fabrun snapshot, or, with the word 'opinions', what ghw and rdmamap say of its devices")
 		return 2
 	}
 	text, err := facts(lib)

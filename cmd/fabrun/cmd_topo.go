@@ -61,7 +61,7 @@ func runTopo(ctx context.Context, a *app, o topoOptions) error {
 	if o.matrix != "" {
 		return runTopoMatrix(a, o.matrix)
 	}
-	h, found, err := a.lookAtHost(ctx, live.Options{NVML: a.nvmlHelper(), Opinions: true})
+	h, found, err := a.lookAtHost(ctx, live.Options{Helper: a.nvmlHelper(), Opinions: true})
 	if err != nil {
 		return err
 	}

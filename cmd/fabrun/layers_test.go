@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -30,6 +33,7 @@ var layers = []layer{
 	{"topology/pasted", []string{"topology", "topology/finding"}, pureStd, "text in, values out"},
 	{"topology/discover", []string{"topology", "topology/finding"}, []string{"os", "os/exec", "net"}, "reads any fs.FS and nothing else, so that fixtures, snapshots and machines are one path"},
 	{"topology/live", []string{"topology", "topology/finding", "topology/discover"}, nil, "the machine's own extras; never needed for a plan from a snapshot"},
+	{"topology/live/opinions", nil, nil, "only the helper links what it brings: cmd/fabrun must not (TestStartsLight)"},
 	{"profiles", []string{"topology/finding"}, []string{"os/exec", "net"}, "what a site knows; it never looks at a machine"},
 	{"profiles/qosconf", []string{"profiles", "topology/finding"}, pureStd, "a QoS plan as text for hosts and switches, and back"},
 	{"envgen", []string{"topology", "topology/finding", "profiles"}, pureStd, "decides; the same inputs give the same bytes"},
@@ -55,8 +59,8 @@ var homes = map[string]string{
 	"github.com/spf13/cobra":           "cmd/fabrun",
 	"github.com/spf13/pflag":           "cmd/fabrun",
 	"github.com/BurntSushi/toml":       "profiles",
-	"github.com/jaypipes/ghw":          "topology/live",
-	"github.com/Mellanox/rdmamap":      "topology/live",
+	"github.com/jaypipes/ghw":          "topology/live/opinions",
+	"github.com/Mellanox/rdmamap":      "topology/live/opinions",
 	"github.com/NVIDIA/go-nvml":        "cmd/fabrun-nvml",
 	"golang.org/x/crypto":              "launcher/remote",
 	"golang.org/x/term":                "cmd/fabrun",
@@ -91,6 +95,77 @@ func goList(t *testing.T) []listedPackage {
 			t.Fatal(err)
 		}
 		pkgs = append(pkgs, p)
+	}
+}
+
+// heavy is what fabrun itself must not link: its initialisation would be part of
+// every start, and a job starts 'fabrun rank' once per rank.
+var heavy = map[string]string{
+	"net/http":                "0.5 ms with what it brings; fabrun-nvml may",
+	"github.com/jaypipes/ghw": "links net/http and a second YAML",
+}
+
+// TestStartsLight holds the list above against what fabrun links.
+func TestStartsLight(t *testing.T) {
+	if testing.Short() {
+		t.Skip("asks the go command")
+	}
+	for _, p := range goList(t) {
+		if p.ImportPath != "fabrun/cmd/fabrun" {
+			continue
+		}
+		for _, d := range p.Deps {
+			for module, why := range heavy {
+				if d == module || strings.HasPrefix(d, module+"/") {
+					t.Errorf("cmd/fabrun links %s: %s", d, why)
+				}
+			}
+		}
+		return
+	}
+	t.Error("cmd/fabrun is not among the packages")
+}
+
+// TestInitsStayLight: what a package works out before main, every start pays.
+// Bytes allocated are counted, not time: they are the same on every machine.
+// What is dear is made when it is first used (sync.OnceValue).
+func TestInitsStayLight(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the program")
+	}
+	program := filepath.Join(t.TempDir(), "fabrun")
+	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	cmd := exec.Command(program, "version")
+	cmd.Env = append(os.Environ(), "GODEBUG=inittrace=1")
+	var trace bytes.Buffer
+	cmd.Stderr = &trace
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	const ours, all = 8 << 10, 256 << 10 // bytes
+	sum, seen := 0, false
+	for line := range strings.Lines(trace.String()) {
+		// init fabrun/envgen @0.92 ms, 0.002 ms clock, 984 bytes, 9 allocs
+		w := strings.Fields(line)
+		if len(w) != 11 || w[0] != "init" {
+			continue
+		}
+		n, err := strconv.Atoi(w[7])
+		if err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		sum += n
+		if strings.HasPrefix(w[1], "fabrun/") {
+			seen = true
+			if n > ours {
+				t.Errorf("%s allocates %d bytes before main; wanted at most %d", w[1], n, ours)
+			}
+		}
+	}
+	if !seen || sum > all {
+		t.Errorf("all packages together allocate %d bytes before main; wanted at most %d, and lines of ours:\n%s", sum, all, trace.String())
 	}
 }
 

@@ -25,9 +25,9 @@ type Options struct {
 	Env []string // the environment of the process, NAME=value
 
 	Counters bool   // read port counters and ethtool statistics
-	Opinions bool   // ask ghw and rdmamap
+	Opinions bool   // ask ghw and rdmamap, through the helper
 	ACS      bool   // read the ACS bits of PCI bridges (needs root to say anything)
-	NVML     string // path of the fabrun-nvml helper; "" does not start it
+	Helper   string // path of fabrun-nvml, which asks NVML; "" does not start it
 
 	// Places are paths that a job needs on every host; LibraryPath is the
 	// LD_LIBRARY_PATH of where the job is started.
@@ -40,9 +40,9 @@ type Options struct {
 }
 
 // Everything asks for all that can be learnt, which takes up to some hundred
-// milliseconds. helper is as in Options.NVML.
+// milliseconds. helper is as in Options.Helper.
 func Everything(env []string, helper string) Options {
-	return Options{Env: env, Counters: true, Opinions: true, ACS: true, NVML: helper}
+	return Options{Env: env, Counters: true, Opinions: true, ACS: true, Helper: helper}
 }
 
 // FS returns the file tree of this machine, as os.DirFS("/") has it, with the
@@ -88,15 +88,15 @@ func newOverlay(ctx context.Context, root fs.FS, rootPath string, opts Options) 
 	if opts.Counters {
 		add(discover.SectionCounters, m.counters)
 	}
-	if opts.Opinions {
-		add(discover.SectionOpinions, m.opinions)
-	}
 	add(discover.SectionUser, func() ([]byte, error) { return fmt.Appendf(nil, "uid %d\n", os.Getuid()), nil })
 	if opts.Launchers != nil {
 		add(discover.SectionLaunchers, func() ([]byte, error) { return launchersText(opts.Launchers()), nil })
 	}
-	if opts.NVML != "" {
-		add(discover.SectionNVML, func() ([]byte, error) { return nvml(ctx, opts.NVML) })
+	if opts.Helper != "" {
+		add(discover.SectionNVML, func() ([]byte, error) { return nvml(ctx, opts.Helper) })
+		if opts.Opinions {
+			add(discover.SectionOpinions, func() ([]byte, error) { return secondOpinions(ctx, opts.Helper) })
+		}
 	}
 	return o
 }

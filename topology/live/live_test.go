@@ -365,6 +365,22 @@ func TestHelper(t *testing.T) {
 	}
 }
 
+func TestSecondOpinions(t *testing.T) {
+	helper := filepath.Join(t.TempDir(), "fabrun-nvml")
+	script := "#!/bin/sh\ntest \"$*\" = opinions && printf -- '-- fabrun/opinions --\\nrdmamap\\tens1\\thca\\tmlx5_0\\n'\n"
+	if err := os.WriteFile(helper, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	o := FS(context.Background(), Options{Helper: helper, Opinions: true})
+	got, err := fs.ReadFile(o, discover.SectionOpinions)
+	if want := "rdmamap\tens1\thca\tmlx5_0\n"; err != nil || string(got) != want {
+		t.Errorf("opinions = %q, %v; want %q", got, err, want)
+	}
+	if _, err := fs.ReadFile(FS(context.Background(), Options{Helper: helper}), discover.SectionOpinions); err == nil {
+		t.Error("opinions that nobody asked for")
+	}
+}
+
 func TestDisagreements(t *testing.T) {
 	h := &topology.Host{
 		PCI:  []topology.PCIDevice{{Address: "0000:3b:00.0", NUMA: new(0), Driver: "mlx5_core"}, {Address: "0000:5e:00.0"}},
