@@ -56,17 +56,16 @@ var layers = []layer{
 
 // homes says where a third-party module may be imported from. Tests are free.
 var homes = map[string]string{
-	"github.com/spf13/cobra":           "cmd/fabrun",
-	"github.com/spf13/pflag":           "cmd/fabrun",
-	"github.com/BurntSushi/toml":       "profiles",
-	"github.com/jaypipes/ghw":          "topology/live/opinions",
-	"github.com/Mellanox/rdmamap":      "topology/live/opinions",
-	"github.com/NVIDIA/go-nvml":        "cmd/fabrun-nvml",
-	"golang.org/x/crypto":              "launcher/remote",
-	"golang.org/x/term":                "cmd/fabrun",
-	"github.com/kevinburke/ssh_config": "launcher/remote",
-	"mvdan.cc/sh/v3":                   "envgen/lint",
-	"go.yaml.in/yaml":                  "launcher/hosts",
+	"github.com/spf13/cobra":      "cmd/fabrun",
+	"github.com/spf13/pflag":      "cmd/fabrun",
+	"github.com/BurntSushi/toml":  "profiles",
+	"github.com/jaypipes/ghw":     "topology/live/opinions",
+	"github.com/Mellanox/rdmamap": "topology/live/opinions",
+	"github.com/NVIDIA/go-nvml":   "cmd/fabrun-nvml",
+	"golang.org/x/crypto":         "launcher/remote",
+	"golang.org/x/term":           "cmd/fabrun",
+	"mvdan.cc/sh/v3":              "envgen/lint",
+	"go.yaml.in/yaml":             "launcher/hosts",
 }
 
 type listedPackage struct {

@@ -76,35 +76,6 @@ func NewSSH(o SSHOptions) Transport {
 	}}
 }
 
-// SrunOptions configure srun inside an allocation.
-type SrunOptions struct {
-	Program string   // "" srun
-	Env     []string // the environment srun is started with; nil this process's
-	Overlap bool     // srun knows --overlap (Slurm 20.11 and later)
-}
-
-// NewSrun runs commands as job steps of the allocation this process is in.
-func NewSrun(o SrunOptions) Transport {
-	program := o.Program
-	if program == "" {
-		program = "srun"
-	}
-	return &execTransport{name: "srun", env: o.Env, classify: srunFailure, argv: func(host string, cmd Command) ([]string, error) {
-		argv, err := shellArgv(cmd)
-		if err != nil {
-			return nil, err
-		}
-		args := []string{
-			program, "--quiet", "--nodes=1", "--ntasks=1", "--nodelist=" + host,
-			"--unbuffered", "--mpi=none", "--mem=0", "--gres=none", "--kill-on-bad-exit=0",
-		}
-		if o.Overlap {
-			args = append(args, "--overlap")
-		}
-		return append(args, argv...), nil
-	}}
-}
-
 // NewLocal runs commands on this machine, whatever the host is called.
 func NewLocal() Transport {
 	return &execTransport{
@@ -255,8 +226,9 @@ func srunFailure(host string, status int, stderr string) *HostError {
 	}
 	var line string
 	for l := range strings.Lines(stderr) {
-		if strings.HasPrefix(l, "srun: error:") || strings.HasPrefix(l, "srun: fatal:") {
-			line = strings.TrimSpace(l)
+		// The program's last words may stand before it on the same line.
+		if i := max(strings.Index(l, "srun: error:"), strings.Index(l, "srun: fatal:")); i >= 0 {
+			line = strings.TrimSpace(l[i:])
 			break
 		}
 	}

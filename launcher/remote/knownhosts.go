@@ -44,6 +44,14 @@ func knownName(host, port string) string {
 	return "[" + host + "]:" + port
 }
 
+// withoutPort is the host alone.
+func withoutPort(name string) string {
+	if h, _, err := net.SplitHostPort(name); err == nil {
+		return h
+	}
+	return name
+}
+
 func (l knownLine) matches(name string) bool {
 	found := false
 	for _, p := range l.patterns {
@@ -108,7 +116,7 @@ func wildcard(pattern, s string) bool {
 func (k *knownHosts) algorithms(name string) []string {
 	var certs, plain []string
 	for _, l := range k.lines {
-		if !l.matches(name) {
+		if !l.matches(name) && !l.matches(withoutPort(name)) {
 			continue
 		}
 		switch l.marker {
@@ -129,12 +137,17 @@ func (k *knownHosts) algorithms(name string) []string {
 			}
 		}
 	}
-	if certs != nil && plain == nil {
-		// A plain key can still be offered by a host without a certificate: it
-		// is then refused by check, with the right words.
-		plain = []string{
-			ssh.KeyAlgoED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521,
-			ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256,
+	if certs == nil && plain == nil {
+		return nil
+	}
+	// Others come last: a host that shows only such a key is refused by check,
+	// with the right words.
+	for _, a := range []string{
+		ssh.KeyAlgoED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521,
+		ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256,
+	} {
+		if !slices.Contains(plain, a) {
+			plain = append(plain, a)
 		}
 	}
 	return append(certs, plain...)
@@ -174,20 +187,15 @@ func (k *knownHosts) check(host, name string, key ssh.PublicKey, p policy) error
 			})
 		}}
 		// The principal is the name alone; the port only chooses the line.
-		principal := name
-		if h, _, err := net.SplitHostPort(name); err == nil {
-			principal = h
-		}
-		if !checker.IsHostAuthority(cert.SignatureKey, "") {
-			if p == acceptNew {
-				return nil
+		principal := withoutPort(name)
+		if checker.IsHostAuthority(cert.SignatureKey, "") {
+			if err := checker.CheckCert(principal, cert); err != nil {
+				return &HostError{Host: host, Cause: ChangedKey, Err: fmt.Errorf("its certificate: %w", err)}
 			}
-			return &HostError{Host: host, Cause: UnknownKey, Err: fmt.Errorf("no @cert-authority line of known_hosts signed its certificate (%s)", ssh.FingerprintSHA256(cert.SignatureKey))}
+			return nil
 		}
-		if err := checker.CheckCert(principal, cert); err != nil {
-			return &HostError{Host: host, Cause: ChangedKey, Err: fmt.Errorf("its certificate: %w", err)}
-		}
-		return nil
+		// Signed by nobody we know: then it is a key like any other (sshconnect.c).
+		key = cert.Key
 	}
 	var other *knownLine
 	for i, l := range k.lines {
@@ -200,6 +208,11 @@ func (k *knownHosts) check(host, name string, key ssh.PublicKey, p policy) error
 		if other == nil || l.key.Type() == key.Type() {
 			other = &k.lines[i]
 		}
+	}
+	if bare := withoutPort(name); other == nil && bare != name && slices.ContainsFunc(k.lines, func(l knownLine) bool {
+		return l.marker == "" && l.matches(bare) && keysEqual(l.key, key)
+	}) {
+		return nil // as OpenSSH: the host's key, noted for its usual port
 	}
 	if other != nil {
 		return &HostError{

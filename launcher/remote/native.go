@@ -9,12 +9,12 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
-	"github.com/kevinburke/ssh_config"
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
 )
@@ -37,7 +37,7 @@ type NativeOptions struct {
 // native keeps one connection per host for its life.
 type native struct {
 	o       NativeOptions
-	configs []*ssh_config.Config
+	configs []sshFile
 	notes   []string
 
 	mu    sync.Mutex
@@ -52,17 +52,13 @@ type conn struct {
 	ready  chan struct{}
 	client *ssh.Client
 	err    error
-	under  []io.Closer // jump hosts, proxy command
+	ended  chan struct{} // closed when client has ended; nil where none was made
 }
 
 // NewNative returns fabrun's own ssh client and what it passed over in ssh_config.
 func NewNative(o NativeOptions) (Transport, []string) {
-	files := o.ConfigFiles
-	if files == nil {
-		files = []string{o.Home + "/.ssh/config", "/etc/ssh/ssh_config"}
-	}
 	t := &native{o: o, conns: map[string]*conn{}, known: map[string]*knownHosts{}, keys: map[string]keyFile{}}
-	t.configs, t.notes = readConfigs(files)
+	t.configs, t.notes = readConfigs(o)
 	return t, t.notes
 }
 
@@ -85,9 +81,6 @@ func (t *native) Close() error {
 func (c *conn) close() {
 	if c.client != nil {
 		_ = c.client.Close()
-	}
-	for _, u := range c.under {
-		_ = u.Close()
 	}
 }
 
@@ -247,11 +240,19 @@ func (t *native) forget(host string, c *conn) {
 
 // connect returns host's connection and whether this call made it.
 func (t *native) connect(ctx context.Context, host string) (*conn, bool, error) {
+	return t.shared(ctx, host, func(ctx context.Context, c *conn) error { return t.dial(ctx, host, c) })
+}
+
+// shared returns the connection of that name, made once for all who ask.
+func (t *native) shared(ctx context.Context, name string, dial func(context.Context, *conn) error) (*conn, bool, error) {
 	t.mu.Lock()
-	c, ok := t.conns[host]
+	c, ok := t.conns[name]
+	if ok && c.gone() {
+		ok = false
+	}
 	if !ok {
 		c = &conn{ready: make(chan struct{})}
-		t.conns[host] = c
+		t.conns[name] = c
 	}
 	t.mu.Unlock()
 	if ok {
@@ -268,39 +269,58 @@ func (t *native) connect(ctx context.Context, host string) (*conn, bool, error) 
 	}
 	dctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	c.err = t.dial(dctx, host, c, 0)
+	c.err = dial(dctx, c)
 	if c.err != nil {
 		c.close()
-		c.err = hostError(dctx, host, c.err)
+		c.err = hostError(dctx, name, c.err)
 		if CauseOf(c.err) == Canceled {
-			t.forget(host, c) // our own doing, not the host's
+			t.forget(name, c) // our own doing, not the host's
 		}
+	} else {
+		c.ended = make(chan struct{})
+		go func() {
+			_ = c.client.Wait()
+			close(c.ended)
+		}()
 	}
 	close(c.ready)
 	return c, true, c.err
 }
 
-// maxJumps bounds chains of ProxyJump, which may name themselves.
-const maxJumps = 8
-
-func (t *native) dial(ctx context.Context, alias string, c *conn, depth int) error {
-	if depth > maxJumps {
-		return &HostError{Host: alias, Cause: LocalTransport, Err: fmt.Errorf("more than %d hosts in the ProxyJump chain", maxJumps)}
+// gone says whether a connection that was made has ended since.
+func (c *conn) gone() bool {
+	select {
+	case <-c.ready:
+	default:
+		return false
 	}
+	if c.ended == nil {
+		return false
+	}
+	select {
+	case <-c.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+func (t *native) dial(ctx context.Context, alias string, c *conn) error {
 	tg, err := t.resolve(alias)
 	if err != nil {
 		return err
 	}
-	client, err := t.dialTarget(ctx, tg, c, depth)
-	if err != nil {
-		return err
-	}
-	c.client = client
-	return nil
+	c.client, err = t.dialTarget(ctx, tg)
+	return err
 }
 
-func (t *native) dialTarget(ctx context.Context, tg target, c *conn, depth int) (*ssh.Client, error) {
-	nc, err := t.reach(ctx, tg, c, depth)
+func (t *native) dialTarget(ctx context.Context, tg target) (*ssh.Client, error) {
+	if tg.connect > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, tg.connect)
+		defer cancel()
+	}
+	nc, err := t.reach(ctx, tg)
 	if err != nil {
 		return nil, err
 	}
@@ -324,6 +344,9 @@ func (t *native) dialTarget(ctx context.Context, tg target, c *conn, depth int) 
 	sc, chans, reqs, err := ssh.NewClientConn(nc, net.JoinHostPort(tg.host, tg.port), cfg)
 	if err != nil {
 		_ = nc.Close()
+		if ctx.Err() != nil {
+			err = ctx.Err() // the connection was closed under it
+		}
 		return nil, err
 	}
 	client := ssh.NewClient(sc, chans, reqs)
@@ -332,32 +355,83 @@ func (t *native) dialTarget(ctx context.Context, tg target, c *conn, depth int) 
 }
 
 // reach makes the byte stream: directly, through jump hosts, or a ProxyCommand.
-func (t *native) reach(ctx context.Context, tg target, c *conn, depth int) (net.Conn, error) {
+func (t *native) reach(ctx context.Context, tg target) (net.Conn, error) {
 	addr := net.JoinHostPort(tg.host, tg.port)
 	switch {
 	case len(tg.jumps) > 0:
-		last := tg.jumps[len(tg.jumps)-1]
-		jump, err := t.jumpTarget(last)
+		client, err := t.jump(ctx, tg)
 		if err != nil {
 			return nil, err
 		}
-		if len(tg.jumps) > 1 {
-			jump.jumps, jump.proxy = tg.jumps[:len(tg.jumps)-1], ""
-		}
-		if depth >= maxJumps {
-			return nil, &HostError{Host: tg.alias, Cause: LocalTransport, Err: fmt.Errorf("more than %d hosts in the ProxyJump chain", maxJumps)}
-		}
-		client, err := t.dialTarget(ctx, jump, c, depth+1)
+		nc, err := client.DialContext(ctx, "tcp", addr)
 		if err != nil {
-			return nil, fmt.Errorf("jump host: %w", err)
+			return nil, throughJump(tg, err)
 		}
-		c.under = append(c.under, client)
-		return client.DialContext(ctx, "tcp", addr)
+		return nc, nil
 	case tg.proxy != "":
 		return proxyConn(tg.proxy)
 	}
 	d := net.Dialer{KeepAlive: 30 * time.Second}
 	return d.DialContext(ctx, tg.family, addr)
+}
+
+// jump is the connection to the last jump host before tg. All hosts behind the
+// same jump hosts share it: a gateway in front of a cluster would refuse a
+// login per node (sshd's MaxStartups).
+func (t *native) jump(ctx context.Context, tg target) (*ssh.Client, error) {
+	word, before := tg.jumps[len(tg.jumps)-1], tg.jumps[:len(tg.jumps)-1]
+	name := "ProxyJump " + strings.Join(tg.jumps, ",")
+	// A jump host that is to be reached through itself would wait for itself.
+	way, _ := ctx.Value(jumpWay{}).([]string)
+	if slices.Contains(way, name) || len(way) >= maxJumps {
+		return nil, &HostError{Host: tg.alias, Cause: LocalTransport, Err: fmt.Errorf("ProxyJump leads through %s again", word), Hint: "look at ProxyJump in ssh_config: 'Host * !" + word + "' leaves the jump host out"}
+	}
+	ctx = context.WithValue(ctx, jumpWay{}, append(way[:len(way):len(way)], name))
+	c, _, err := t.shared(ctx, name, func(ctx context.Context, c *conn) error {
+		jump, err := t.jumpTarget(word)
+		if err != nil {
+			return err
+		}
+		if len(before) > 0 {
+			jump.jumps, jump.proxy = before, ""
+		}
+		c.client, err = t.dialTarget(ctx, jump)
+		return err
+	})
+	if err != nil {
+		var he *HostError
+		if errors.As(err, &he) {
+			return nil, &HostError{Host: tg.alias, Cause: he.Cause, Err: fmt.Errorf("jump host %s: %w", word, he.Err), Hint: he.Hint}
+		}
+		return nil, fmt.Errorf("jump host %s: %w", word, err)
+	}
+	return c.client, nil
+}
+
+// jumpWay is the context's key of the jump hosts that a connection is being
+// made through, and maxJumps bounds them.
+type jumpWay struct{}
+
+const maxJumps = 8
+
+// throughJump reads why a jump host did not connect further (RFC 4254, 5.1).
+func throughJump(tg target, err error) error {
+	var open *ssh.OpenChannelError
+	if !errors.As(err, &open) {
+		return err
+	}
+	e := &HostError{Host: tg.alias, Cause: Unreachable, Err: fmt.Errorf("jump host %s: %s", tg.jumps[len(tg.jumps)-1], open.Message)}
+	switch {
+	case open.Reason == ssh.Prohibited:
+		e.Cause, e.Hint = Protocol, "its sshd forbids forwarding (AllowTcpForwarding)"
+	case strings.Contains(open.Message, "refused"):
+		e.Cause = Refused
+	case strings.Contains(open.Message, "resolve") || strings.Contains(open.Message, "not known"):
+		e.Cause = UnknownHost
+	case strings.Contains(open.Message, "timed out"):
+		e.Cause = Timeout
+	}
+	return e
 }
 
 // jumpTarget reads one word of ProxyJump: [user@]host[:port], or an ssh:// URI.

@@ -72,14 +72,7 @@ const (
 // that says the program was not there (127) or cannot be executed (126) is an
 // error that says so; other statuses are for the caller to judge.
 func Run(ctx context.Context, t Transport, host string, cmd Command, o Options) Result {
-	deadline := o.Deadline
-	if deadline <= 0 {
-		deadline = DefaultDeadline
-	}
-	limit := o.MaxOutput
-	if limit <= 0 {
-		limit = DefaultMaxOutput
-	}
+	deadline, limit := o.bounds()
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
@@ -100,12 +93,33 @@ func Run(ctx context.Context, t Transport, host string, cmd Command, o Options) 
 		if errors.As(err, &he) && he.Cause == Timeout && he.Err == context.DeadlineExceeded {
 			r.Err = &HostError{Host: host, Cause: Timeout, Err: fmt.Errorf("no answer within %v", deadline)}
 		}
-	case status == 127:
-		r.Err = &HostError{Host: host, Cause: NoSuchFile, Err: fmt.Errorf("%q: %s", first(cmd.Argv), lastLine(r.Stderr, "no such file"))}
-	case status == 126:
-		r.Err = &HostError{Host: host, Cause: NotExecutable, Err: fmt.Errorf("%q: %s", first(cmd.Argv), lastLine(r.Stderr, "cannot be executed"))}
+	default:
+		r.Err = statusError(host, cmd.Argv, status, r.Stderr)
 	}
 	return r
+}
+
+func (o Options) bounds() (deadline time.Duration, maxOutput int) {
+	deadline, maxOutput = o.Deadline, o.MaxOutput
+	if deadline <= 0 {
+		deadline = DefaultDeadline
+	}
+	if maxOutput <= 0 {
+		maxOutput = DefaultMaxOutput
+	}
+	return deadline, maxOutput
+}
+
+// statusError reads the statuses by which a shell says that there was nothing
+// to run.
+func statusError(host string, argv []string, status int, stderr []byte) error {
+	switch status {
+	case 127:
+		return &HostError{Host: host, Cause: NoSuchFile, Err: fmt.Errorf("%q: %s", first(argv), lastLine(stderr, "no such file"))}
+	case 126:
+		return &HostError{Host: host, Cause: NotExecutable, Err: fmt.Errorf("%q: %s", first(argv), lastLine(stderr, "cannot be executed"))}
+	}
+	return nil
 }
 
 // manyHosts is a Transport that can run one command on many hosts at once, for
@@ -133,6 +147,9 @@ func RunSame(ctx context.Context, t Transport, hosts []string, cmd Command, o Op
 			continue
 		}
 		results[i] = *r
+		if o.OnDone != nil {
+			o.OnDone(i+1-len(alone), len(hosts), *r)
+		}
 	}
 	for _, r := range RunAll(ctx, t, alone, all, o) {
 		results[at[r.Host]] = r

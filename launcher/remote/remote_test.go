@@ -3,6 +3,7 @@ package remote
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"os"
@@ -229,7 +230,7 @@ Match all
 `, o.Port, o.Identity), 0o600)
 	tr, notes := NewNative(NativeOptions{Home: home, LocalUser: "nobody", ConfigFiles: []string{config}})
 	defer tr.Close()
-	if len(notes) != 1 || !strings.Contains(notes[0], "1 Match block") {
+	if len(notes) != 1 || !strings.Contains(notes[0], "a Match block") {
 		t.Errorf("notes: %q", notes)
 	}
 	for _, h := range []string{"gate", "node1", "root@node2"} {
@@ -482,6 +483,7 @@ func TestSrunFailures(t *testing.T) {
 		{"not ours", "srun: error: Unable to create step for job 7: Requested node configuration is not available\n", 1, NotInAlloc},
 		{"no such node", "srun: error: Unable to allocate resources: Invalid node name specified\n", 1, UnknownHost},
 		{"no slurm", "srun: fatal: Unable to process configuration file\n", 1, LocalTransport},
+		{"its last words without a line's end", "mv: no such filesrun: error: node3: task 0: Exited with exit code 125\n", 125, ""},
 		{"program's own words", "x: error: y\n", 1, ""},
 	} {
 		got := Cause("")
@@ -522,4 +524,39 @@ func BenchmarkSixtyFourHosts(b *testing.B) {
 		}
 		_ = tr.Close()
 	}
+}
+
+// TestLabelled: what srun --label prints is taken apart by task, in whatever
+// pieces it comes, and srun's own lines are kept aside.
+func TestLabelled(t *testing.T) {
+	b64 := func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
+	body := b64("hello\n\nM end 3\n")
+	text := " 0: M host n1\n10: M host n2\n 0: " + body[:8] + "\n10: " + b64("half") + "\n 0: " + body[8:] + "\n11: no mark\nsrun: error: x\n"
+	d := newDemux("M", 1000, 12)
+	for i := 0; i < len(text); i += 7 {
+		_, _ = d.stdout.Write([]byte(text[i:min(i+7, len(text))]))
+	}
+	_, _ = d.stderr.Write([]byte("srun: error: y\n 0: words: of its own\n"))
+	want := map[string]task{"n1": {stdout: []byte("hello\n"), stderr: []byte("words: of its own\n"), status: 3, ended: true}, "n2": {}}
+	if diff := cmp.Diff(want, d.tasks(), cmp.AllowUnexported(task{})); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	if string(d.srunLines()) != "srun: error: y\n" {
+		t.Errorf("srun's own: %q", d.srunLines())
+	}
+}
+
+func FuzzLabelled(f *testing.F) {
+	f.Add([]byte("0: M host n1\n0: aGVsbG8KTSBlbmQgMwo=\n"), 3)
+	f.Fuzz(func(t *testing.T, text []byte, cut int) {
+		d := newDemux("M", 1000, 2)
+		cut = min(max(cut, 0), len(text))
+		_, _ = d.stdout.Write(text[:cut])
+		_, _ = d.stdout.Write(text[cut:])
+		for host, task := range d.tasks() {
+			if host == "" || len(task.stdout) > len(text) {
+				t.Errorf("%q: %d bytes of %d", host, len(task.stdout), len(text))
+			}
+		}
+	})
 }

@@ -1,15 +1,13 @@
 package remote
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/kevinburke/ssh_config"
 )
 
 // target is everything needed to reach one host, as ssh_config(5) would have it.
@@ -29,95 +27,68 @@ type target struct {
 	proxy      string   // ProxyCommand
 	alive      time.Duration
 	aliveMax   int
-	family     string // "tcp", "tcp4", "tcp6"
+	connect    time.Duration // ConnectTimeout; 0 not said
+	family     string        // "tcp", "tcp4", "tcp6"
 }
 
-// readConfigs reads ssh_config files; one that is not there is no error.
-// Blocks that begin with Match are passed over, except 'Match all' and 'Match
-// [original]host', which are Host blocks by another name: the rest needs
-// commands to be run or is not known before the connection.
-func readConfigs(files []string) ([]*ssh_config.Config, []string) {
-	var out []*ssh_config.Config
-	var notes []string
+// readConfigs reads the user's files (or those given instead), and notes what
+// could not be read.
+func readConfigs(o NativeOptions) (files []sshFile, notes []string) {
+	names := o.ConfigFiles
+	system := ""
+	if names == nil {
+		names, system = []string{filepath.Join(o.Home, ".ssh", "config")}, "/etc/ssh/ssh_config"
+	}
+	for _, n := range names {
+		f, more := readSSHConfig(n, o.Home, filepath.Join(o.Home, ".ssh"), 0)
+		files, notes = append(files, f), append(notes, more...)
+	}
+	if system != "" {
+		f, more := readSSHConfig(system, o.Home, filepath.Dir(system), 0)
+		files, notes = append(files, f), append(notes, more...)
+	}
 	for _, f := range files {
-		text, err := os.ReadFile(f)
-		if err != nil {
-			if !os.IsNotExist(err) {
-				notes = append(notes, err.Error())
-			}
-			continue
+		for _, name := range f.passedOver() {
+			notes = append(notes, name+": a Match block that needs more than names is passed over; --remote ssh honours it")
 		}
-		plain, dropped := withoutMatch(text)
-		if dropped > 0 {
-			notes = append(notes, fmt.Sprintf("%s: %d Match block(s) passed over; --remote ssh honours them", f, dropped))
-		}
-		c, err := ssh_config.DecodeBytes(plain)
-		if err != nil {
-			notes = append(notes, fmt.Sprintf("%s: %v", f, err))
-			continue
-		}
-		out = append(out, c)
 	}
-	return out, notes
+	return files, notes
 }
 
-// withoutMatch rewrites the Match blocks that can be rewritten and drops the others.
-func withoutMatch(text []byte) (plain []byte, dropped int) {
-	skip := false
-	var b bytes.Buffer
-	for line := range bytes.Lines(text) {
-		fields := strings.Fields(strings.Replace(string(line), "=", " ", 1))
-		if len(fields) > 0 {
-			switch strings.ToLower(fields[0]) {
-			case "host":
-				skip = false
-			case "match":
-				skip = true
-				switch {
-				case len(fields) == 2 && strings.EqualFold(fields[1], "all"):
-					line, skip = []byte("Host *\n"), false
-				case len(fields) == 3 && (strings.EqualFold(fields[1], "host") || strings.EqualFold(fields[1], "originalhost")):
-					line, skip = []byte("Host "+strings.ReplaceAll(fields[2], ",", " ")+"\n"), false
-				default:
-					dropped++
-				}
+// passedOver are the files with Match lines that this program cannot judge.
+func (f sshFile) passedOver() []string {
+	var out []string
+	var q sshAsk
+	for _, l := range f.lines {
+		if l.key == "match" {
+			if _, known := matchApplies(l.args, &sshSettings{}, &q); !known && !slices.Contains(out, f.name) {
+				out = append(out, f.name)
 			}
 		}
-		if !skip {
-			b.Write(line)
+		for _, in := range l.included {
+			out = append(out, in.passedOver()...)
 		}
 	}
-	return b.Bytes(), dropped
+	return out
 }
 
 // resolve says how to reach alias. What Options give goes before ssh_config.
 func (t *native) resolve(alias string) (target, error) {
 	user, name := splitUser(alias)
-	get := func(key string) string {
-		for _, c := range t.configs {
-			if v, err := c.Get(name, key); err == nil && v != "" {
-				return v
-			}
-		}
-		return ""
+	given := user
+	if given == "" {
+		given = t.o.User
 	}
-	all := func(key string) []string {
-		var vs []string
-		for _, c := range t.configs {
-			if v, err := c.GetAll(name, key); err == nil {
-				vs = append(vs, v...)
-			}
-		}
-		return vs
-	}
+	set := settingsFor(t.configs, sshAsk{host: name, user: given, localUser: t.o.LocalUser})
+	get := set.get
 	tg := target{alias: alias, host: name, port: "22", user: t.o.LocalUser, family: "tcp", alive: 15 * time.Second, aliveMax: 3}
-	if v := get("HostName"); v != "" {
-		tg.host = strings.NewReplacer("%h", name, "%n", name, "%%", "%").Replace(v)
+	if v := get("hostname"); v != "" {
+		tg.host = expandHostName(v, name)
 	}
 	if err := checkHost(tg.host); err != nil {
 		return tg, &HostError{Host: alias, Cause: BadName, Err: fmt.Errorf("HostName %q %w", tg.host, err)}
 	}
-	if v := get("Port"); v != "" {
+	if v := get("port"); v != "" {
 		tg.port = v
 	}
 	if t.o.Port != 0 {
@@ -127,16 +98,13 @@ func (t *native) resolve(alias string) (target, error) {
 		return tg, &HostError{Host: alias, Cause: BadName, Err: fmt.Errorf("port %q is none", tg.port)}
 	}
 	switch {
-	case user != "":
-		tg.user = user
-	case t.o.User != "":
-		tg.user = t.o.User
-	case get("User") != "":
-		tg.user = get("User")
+	case given != "":
+		tg.user = given
+	case get("user") != "":
+		tg.user = get("user")
 	}
 	expand := strings.NewReplacer("%d", t.o.Home, "%h", tg.host, "%n", name, "%p", tg.port, "%r", tg.user, "%u", t.o.LocalUser, "%%", "%").Replace
 	path := func(p string) string {
-		p = strings.Trim(p, `"`)
 		if p == "~" || strings.HasPrefix(p, "~/") {
 			p = t.o.Home + p[1:]
 		}
@@ -146,10 +114,10 @@ func (t *native) resolve(alias string) (target, error) {
 		}
 		return p
 	}
-	tg.keyAlias = get("HostKeyAlias")
-	tg.onlyThese = strings.EqualFold(get("IdentitiesOnly"), "yes")
+	tg.keyAlias = get("hostkeyalias")
+	tg.onlyThese = strings.EqualFold(get("identitiesonly"), "yes")
 	tg.identities = t.o.IdentityFiles
-	for _, v := range all("IdentityFile") {
+	for _, v := range set.all["identityfile"] {
 		if !strings.EqualFold(v, "none") {
 			tg.identities = append(tg.identities[:len(tg.identities):len(tg.identities)], path(v))
 		}
@@ -159,11 +127,11 @@ func (t *native) resolve(alias string) (target, error) {
 			tg.identities = append(tg.identities, filepath.Join(t.o.Home, ".ssh", n))
 		}
 	}
-	for _, v := range all("CertificateFile") {
+	for _, v := range set.all["certificatefile"] {
 		tg.certs = append(tg.certs, path(v))
 	}
 	tg.agent = t.o.AgentSocket
-	switch v := get("IdentityAgent"); {
+	switch v := get("identityagent"); {
 	case strings.EqualFold(v, "none"):
 		tg.agent = ""
 	case v != "" && v != "SSH_AUTH_SOCK" && !strings.HasPrefix(v, "$"):
@@ -173,7 +141,7 @@ func (t *native) resolve(alias string) (target, error) {
 	case len(t.o.KnownHosts) > 0:
 		tg.known = t.o.KnownHosts
 	default:
-		user := strings.Fields(strings.Join(all("UserKnownHostsFile"), " "))
+		user := set.first["userknownhostsfile"]
 		if len(user) == 0 {
 			user = []string{"~/.ssh/known_hosts", "~/.ssh/known_hosts2"}
 		}
@@ -182,13 +150,13 @@ func (t *native) resolve(alias string) (target, error) {
 				tg.known = append(tg.known, path(v))
 			}
 		}
-		global := strings.Fields(strings.Join(all("GlobalKnownHostsFile"), " "))
+		global := set.first["globalknownhostsfile"]
 		if len(global) == 0 {
 			global = []string{"/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2"}
 		}
 		tg.known = append(tg.known, global...)
 	}
-	switch strings.ToLower(get("StrictHostKeyChecking")) {
+	switch strings.ToLower(get("stricthostkeychecking")) {
 	case "no", "off":
 		tg.policy = acceptNew
 		// OpenSSH refuses nothing then, but with the file thrown away it is
@@ -202,20 +170,25 @@ func (t *native) resolve(alias string) (target, error) {
 	if t.o.Insecure {
 		tg.policy = acceptAnyhost
 	}
-	if v := get("ProxyJump"); v != "" && !strings.EqualFold(v, "none") {
+	switch v := get(set.proxy); {
+	case v == "" || strings.EqualFold(v, "none"):
+	case set.proxy == "proxyjump":
 		for j := range strings.SplitSeq(v, ",") {
 			tg.jumps = append(tg.jumps, strings.TrimSpace(expand(j)))
 		}
-	} else if v := get("ProxyCommand"); v != "" && !strings.EqualFold(v, "none") {
+	default:
 		tg.proxy = expand(v)
 	}
-	if v, err := strconv.Atoi(get("ServerAliveInterval")); err == nil && v > 0 {
+	if v, err := strconv.Atoi(get("serveraliveinterval")); err == nil && v > 0 {
 		tg.alive = time.Duration(v) * time.Second
 	}
-	if v, err := strconv.Atoi(get("ServerAliveCountMax")); err == nil && v > 0 {
+	if v, err := strconv.Atoi(get("serveralivecountmax")); err == nil && v > 0 {
 		tg.aliveMax = v
 	}
-	switch strings.ToLower(get("AddressFamily")) {
+	if v, err := strconv.Atoi(get("connecttimeout")); err == nil && v > 0 {
+		tg.connect = time.Duration(v) * time.Second
+	}
+	switch strings.ToLower(get("addressfamily")) {
 	case "inet":
 		tg.family = "tcp4"
 	case "inet6":

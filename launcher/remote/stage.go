@@ -93,8 +93,9 @@ done
 echo "$n none"`
 
 // putScript writes standard input to $2/fabrun-$3 by way of a file of its own,
-// and only when all of it arrived; then it is run. $1 is the nonce.
-const putScript = `n=$1 d=$2 h=$3; shift 3; umask 077; t=$d/.$n; trap 'rm -f "$t"' EXIT
+// and only when all of it arrived; then it is run. $1 is the nonce, $4 the name
+// of that file: hosts may share the directory.
+const putScript = `n=$1 d=$2 h=$3 t=$2/.$4; shift 4; umask 077; trap 'rm -f "$t"' EXIT
 cat >"$t" && [ "$(sha256sum <"$t" | cut -c1-64)" = "$h" ] && chmod 700 "$t" && mv -f "$t" "$d/fabrun-$h" || exit 125
 trap - EXIT; echo "$n have $d/fabrun-$h"; exec "$d/fabrun-$h" "$@" </dev/null`
 
@@ -138,7 +139,7 @@ func RunProgram(ctx context.Context, t Transport, hosts []string, p *Program, ar
 		return results, paths
 	}
 	put := func(host string) Command {
-		return Command{Argv: append([]string{"/bin/sh", "-c", putScript, "fabrun", mark, dirs[host], p.sum}, args...), Stdin: bytes.NewReader(p.text)}
+		return Command{Argv: append([]string{"/bin/sh", "-c", putScript, "fabrun", mark, dirs[host], p.sum, nonce()}, args...), Stdin: bytes.NewReader(p.text)}
 	}
 	for _, r := range RunAll(ctx, t, need, put, o) {
 		if word, rest := afterMark(&r, mark); word == "have" {

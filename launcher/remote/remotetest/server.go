@@ -213,6 +213,7 @@ type OpenSSH struct {
 	Identity   string // private key file that may log in
 	KnownHosts string // file with the host key for every name
 	HostKey    ssh.Signer
+	Log        func() string // what sshd has said so far
 }
 
 // NewOpenSSH starts the machine's sshd on every loopback address at a free
@@ -244,8 +245,8 @@ func NewOpenSSH(tb testing.TB, config ...string) *OpenSSH {
 	lines := append([]string{
 		"Port " + fmt.Sprint(port), "ListenAddress 0.0.0.0", "HostKey " + filepath.Join(dir, "host"), "PidFile none",
 		"AuthorizedKeysFile " + filepath.Join(dir, "authorized_keys"), "StrictModes no", "PermitRootLogin yes",
-		"PasswordAuthentication no", "KbdInteractiveAuthentication no", "UsePAM no", "MaxStartups 1000", "MaxSessions 20", "LogLevel ERROR",
-	}, config...)
+		"PasswordAuthentication no", "KbdInteractiveAuthentication no", "UsePAM no", "MaxStartups 1000", "MaxSessions 20",
+	}, append(config, "LogLevel ERROR")...) // of a keyword said twice the first counts
 	for p, text := range map[string]string{
 		"authorized_keys": string(pub), "sshd_config": strings.Join(lines, "\n") + "\n",
 		"known_hosts": "* " + string(ssh.MarshalAuthorizedKey(o.HostKey.PublicKey())),
@@ -254,9 +255,17 @@ func NewOpenSSH(tb testing.TB, config ...string) *OpenSSH {
 			tb.Fatal(err)
 		}
 	}
-	var log strings.Builder
+	logFile, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer logFile.Close()
+	o.Log = func() string {
+		text, _ := os.ReadFile(logFile.Name())
+		return string(text)
+	}
 	c := exec.Command(sshd, "-D", "-e", "-f", filepath.Join(dir, "sshd_config"))
-	c.Stderr = &log
+	c.Stderr = logFile
 	if err := c.Start(); err != nil {
 		tb.Fatal(err)
 	}
@@ -271,7 +280,7 @@ func NewOpenSSH(tb testing.TB, config ...string) *OpenSSH {
 		}
 		select {
 		case <-ended:
-			tb.Skipf("sshd does not start here: %s", log.String())
+			tb.Skipf("sshd does not start here: %s", o.Log())
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
