@@ -43,6 +43,7 @@ type watching struct {
 	unasked   context.CancelFunc
 	wants     bool // the user asked for TCP
 	peers     map[string]bool
+	told      *queue // what the job's own streams gave rise to
 
 	mu       sync.Mutex
 	looks    map[string][2]watch.Sample // host -> first and last look at its counters
@@ -84,7 +85,14 @@ func (a *app) watchJob(p plan.Plan, job *preparedJob, o runOptions, endJob conte
 	}
 	follow, readOut, readErr := launcher.LogPlaces(set, job.dir)
 	follow.Since, follow.Keep = w.began, o.record != ""
-	cfg := launcher.EyesConfig{Host: host, Follow: follow, OnEvent: w.event, Relay: w.relay, OnSample: w.sample, Pairs: o.record != ""}
+	// The job's streams must not wait for whoever reads stderr, or for the file
+	// of the record.
+	w.told = newQueue()
+	cfg := launcher.EyesConfig{
+		Host: host, Follow: follow, OnSample: w.sample, Pairs: o.record != "",
+		OnEvent: func(e watch.Event) { w.told.put(func() { w.event(e) }) },
+		Relay:   func(line string) { w.told.put(func() { w.relay(line) }) },
+	}
 	if p.Dialect != plan.Plain && (len(p.Hosts.Hosts) > 1 || o.record != "") {
 		cfg.Meter = launcher.NewMeter(host)
 		w.peers = hostAddresses(p)
@@ -378,6 +386,62 @@ func (w *watching) fellBack(e watch.Event) {
 	}
 }
 
+// queue does things one after the other, and whoever puts one in never waits. It
+// needs no bound: a Watcher bounds its events and the lines that it relays.
+type queue struct {
+	mu   sync.Mutex
+	todo []func()
+	over bool
+	wake chan struct{} // capacity 1
+	done chan struct{}
+}
+
+func newQueue() *queue {
+	q := &queue{wake: make(chan struct{}, 1), done: make(chan struct{})}
+	go func() {
+		defer close(q.done)
+		for range q.wake {
+			for _, f := range q.take() {
+				f()
+			}
+		}
+		for _, f := range q.take() {
+			f()
+		}
+	}()
+	return q
+}
+
+func (q *queue) put(f func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.over {
+		return // a process that the job left behind still writes
+	}
+	q.todo = append(q.todo, f)
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (q *queue) take() []func() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	todo := q.todo
+	q.todo = nil
+	return todo
+}
+
+// close waits until everything is done; what is put in after it is not.
+func (q *queue) close() {
+	q.mu.Lock()
+	q.over = true
+	q.mu.Unlock()
+	close(q.wake)
+	<-q.done
+}
+
 func (w *watching) relay(line string) { fmt.Fprintln(w.a.stderr, line) }
 
 // sample is called for each look at the counters of any node.
@@ -517,6 +581,7 @@ func (w *watching) finish(st launcher.Status, failed bool) error {
 	w.closeEyes()
 	w.cancel()
 	<-w.done
+	w.told.close()
 	w.mu.Lock()
 	counters, broken := w.counters, w.broken
 	v := watch.Merge(append([]watch.Verdict{w.eyes.Watcher().Verdict()}, w.remote...))

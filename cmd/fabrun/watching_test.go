@@ -3,11 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -134,5 +136,59 @@ func TestOneNodeCannotBeLookedAt(t *testing.T) {
 				t.Errorf("%q lacks %q", w.counters.Text, c.want)
 			}
 		})
+	}
+}
+
+// slowWriter takes nothing until it is let.
+type slowWriter struct {
+	let  chan struct{}
+	text bytes.Buffer
+}
+
+func (w *slowWriter) Write(p []byte) (int, error) {
+	<-w.let
+	return w.text.Write(p)
+}
+
+// TestStreamsDoNotWaitForStderr: a fallback that is read from the job's standard
+// output is told on standard error, and if nobody reads that one, the output
+// goes on all the same.
+func TestStreamsDoNotWaitForStderr(t *testing.T) {
+	errs := &slowWriter{let: make(chan struct{})}
+	r, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	a := &app{args: []string{"fabrun"}, stdout: out, stderr: errs, stdin: strings.NewReader("")}
+	job := preparedJob{dir: t.TempDir(), spec: launcher.Spec{Argv: []string{"./a.out"}, Env: []string{"NCCL_DEBUG=INFO"}}}
+	w, err := a.watchJob(plan.Plan{Dialect: plan.Plain}, &job, runOptions{}, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd, err := syscall.Dup(int(job.spec.Stdout.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	child := os.NewFile(uintptr(fd), "child")
+	for _, p := range w.pumps {
+		p.Start()
+	}
+	text := []byte("n1:1:1 [0] NCCL INFO NET/IB : No device found.\nn1:1:1 [0] NCCL INFO Using network Socket\nn1:1:1 [0] NCCL INFO comm 0x1 rank 0 nRanks 2 nNodes 2 localRanks 1 localRank 0 MNNVL 0\n")
+	text = append(text, bytes.Repeat([]byte("a line of the program\n"), 1<<16)...)
+	go func() {
+		_, _ = child.Write(text)
+		_ = child.Close()
+	}()
+	got := make([]byte, len(text))
+	if _, err := io.ReadFull(r, got); err != nil || !bytes.Equal(got, text) {
+		t.Errorf("the output does not arrive while stderr is not read: %v", err)
+	}
+	close(errs.let)
+	if err := w.finish(launcher.Status{}, false); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(errs.text.String(), "FALLBACK to TCP (no-device)") {
+		t.Errorf("stderr has no fallback:\n%s", &errs.text)
 	}
 }
