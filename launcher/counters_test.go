@@ -212,3 +212,13 @@ func TestSamplePause(t *testing.T) {
 		}
 	}
 }
+
+func TestPollPause(t *testing.T) {
+	for _, c := range []struct{ quiet, want time.Duration }{
+		{0, 100 * time.Millisecond}, {5 * time.Second, 100 * time.Millisecond}, {20 * time.Second, 400 * time.Millisecond}, {time.Hour, time.Second},
+	} {
+		if got := pollPause(c.quiet); got != c.want {
+			t.Errorf("after %v: %v, want %v", c.quiet, got, c.want)
+		}
+	}
+}

@@ -20,19 +20,28 @@ type EyesConfig struct {
 	// Stall is how long a set-up may make no progress before it is said; 0
 	// means the default.
 	Stall time.Duration
-	// Poll and Sample are the pauses between looks at files and counters; zero
-	// means the defaults.
-	Poll, Sample time.Duration
+	// Sample is the longest pause between looks at the counters; zero means the
+	// default.
+	Sample time.Duration
 }
 
-// Default pauses: a line of a private file is seen after at most pollEvery; a
-// look at the counters costs milliseconds.
+// Default pauses. A look at the counters costs milliseconds, and one at the files
+// of a thousand ranks two: while they set up it is worth it, later the cores are
+// the job's.
 const (
-	pollEvery   = 100 * time.Millisecond
+	pollFirst   = 100 * time.Millisecond
+	pollEvery   = time.Second
 	sampleFirst = 100 * time.Millisecond
 	sampleEvery = 10 * time.Second
 	stallAfter  = 60 * time.Second
 )
+
+// pollPause is how long to wait for the next look at the files when nothing was
+// written for the time quiet: a line is seen after a tenth of a second, after a
+// long silence after a second.
+func pollPause(quiet time.Duration) time.Duration {
+	return min(max(quiet/50, pollFirst), pollEvery)
+}
 
 // samplePause is how long to wait for the next look at the counters. What a
 // connection moved is lost when it closes unseen, so the pauses are a tenth of
@@ -54,9 +63,6 @@ type Eyes struct {
 // NewEyes takes the first look at the counters: what comes later is compared
 // with it.
 func NewEyes(cfg EyesConfig) *Eyes {
-	if cfg.Poll == 0 {
-		cfg.Poll = pollEvery
-	}
 	if cfg.Sample == 0 {
 		cfg.Sample = sampleEvery
 	}
@@ -84,7 +90,7 @@ func (e *Eyes) sample() {
 
 // Run looks until ctx ends, and then once more.
 func (e *Eyes) Run(ctx context.Context) {
-	poll := time.NewTicker(e.cfg.Poll)
+	poll := time.NewTimer(pollFirst)
 	defer poll.Stop()
 	began := time.Now()
 	sample := time.NewTimer(sampleFirst)
@@ -103,6 +109,7 @@ func (e *Eyes) Run(ctx context.Context) {
 				e.stalled = true // said once for each time that it stops
 				e.watcher.ReportStall(int(quiet.Seconds()))
 			}
+			poll.Reset(pollPause(now.Sub(e.grown)))
 		case now := <-sample.C:
 			e.sample()
 			sample.Reset(samplePause(now.Sub(began), e.cfg.Sample))

@@ -28,7 +28,7 @@ type Following struct {
 const (
 	maxFollowed   = 65536
 	readPerPoll   = 8 << 20 // of one file, so that one loud rank does not hide the others
-	punchAtLeast  = 1 << 20
+	punchAtLeast  = 64 << 10 // of each file: a thousand of them hold no more than 64 MB
 	fallocatePnch = 0x03 // FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
 )
 

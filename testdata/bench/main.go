@@ -16,7 +16,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
+
+	"fabrun/testdata/bench/lines"
 )
 
 // race is one comparison: ours first, then the peers.
@@ -26,6 +29,8 @@ type race struct {
 	prep  func(dir, fabrun string) error
 	lanes []lane
 	n     int // runs a lane; 0 is the flag's
+	// special is a measurement of its own instead of lanes.
+	special func(w io.Writer, dir, fabrun string) error
 }
 
 // lane is one contestant. {dir} and {fabrun} are replaced in its argv; a lane
@@ -73,36 +78,44 @@ func races() []race {
 			},
 		},
 		{
-			name: "watch-ordinary", bar: "≥ 0.8 of cat|cat|cat, above tee and grep -c", n: 5,
-			prep: func(dir, _ string) error { return ordinary(filepath.Join(dir, "ordinary"), 1000*mib) },
+			// Through one more pipe beside cat | cat | cat, and to /dev/null beside
+			// the readers: each lane stands for the one with as many pipes.
+			name: "watch-ordinary", bar: "≥ 0.8 of cat|cat|cat; > /dev/null above tee and grep -c; flat memory", n: 7,
+			prep: func(dir, _ string) error { return fill(filepath.Join(dir, "ordinary"), 1000*mib, lines.Ordinary) },
 			lanes: []lane{
-				{name: "fabrun run -- cat FILE", argv: []string{"sh", "-c", "{fabrun} run --profile none -- cat {dir}/ordinary | cat >/dev/null"}, env: []string{"NCCL_DEBUG=INFO"}, bytes: 1000 * mib},
+				{name: "fabrun run -- cat FILE | cat", argv: []string{"sh", "-c", "{fabrun} run --profile none -- cat {dir}/ordinary | cat >/dev/null"}, env: []string{"NCCL_DEBUG=INFO"}, bytes: 1000 * mib},
 				{name: "cat FILE | cat | cat", argv: []string{"sh", "-c", "cat {dir}/ordinary | cat | cat >/dev/null"}, bytes: 1000 * mib},
-				{name: "cat FILE | tee", argv: []string{"sh", "-c", "cat {dir}/ordinary | tee /dev/null >/dev/null"}, bytes: 1000 * mib},
+				{name: "cat FILE | cat", argv: []string{"sh", "-c", "cat {dir}/ordinary | cat >/dev/null"}, bytes: 1000 * mib},
+				{name: "fabrun run -- cat FILE > null", argv: []string{"sh", "-c", "{fabrun} run --profile none -- cat {dir}/ordinary >/dev/null"}, env: []string{"NCCL_DEBUG=INFO"}, bytes: 1000 * mib},
+				{name: "cat FILE | tee null > null", argv: []string{"sh", "-c", "cat {dir}/ordinary | tee /dev/null >/dev/null"}, bytes: 1000 * mib},
 				{name: "cat FILE | grep -c", argv: []string{"sh", "-c", "cat {dir}/ordinary | grep -c 'NCCL INFO'; true"}, bytes: 1000 * mib},
+				{name: "nothing to read: inherited", argv: []string{"sh", "-c", "{fabrun} run --profile none -- cat {dir}/ordinary | cat >/dev/null"}, env: []string{"NCCL_DEBUG="}, bytes: 1000 * mib},
 			},
 		},
 		{
-			name: "watch-nccl", bar: "≥ 300 MB/s of pure NCCL INFO", n: 5,
-			prep: func(dir, _ string) error { return nccl(filepath.Join(dir, "nccl"), 300*mib) },
+			name: "watch-nccl", bar: "≥ 300 MB/s of pure NCCL INFO; flat memory", n: 7,
+			prep: func(dir, _ string) error { return fill(filepath.Join(dir, "nccl"), 300*mib, lines.NCCL) },
 			lanes: []lane{
-				{name: "fabrun run -- cat FILE", argv: []string{"sh", "-c", "{fabrun} run --profile none -- cat {dir}/nccl | cat >/dev/null"}, env: []string{"NCCL_DEBUG=INFO"}, bytes: 300 * mib},
+				{name: "fabrun run -- cat FILE | cat", argv: []string{"sh", "-c", "{fabrun} run --profile none -- cat {dir}/nccl | cat >/dev/null"}, env: []string{"NCCL_DEBUG=INFO"}, bytes: 300 * mib},
 				{name: "cat FILE | cat | cat", argv: []string{"sh", "-c", "cat {dir}/nccl | cat | cat >/dev/null"}, bytes: 300 * mib},
 				{name: "cat FILE | grep -c", argv: []string{"sh", "-c", "cat {dir}/nccl | grep -c 'NCCL INFO'; true"}, bytes: 300 * mib},
+				{name: "fabrun watch FILE", argv: []string{"{fabrun}", "watch", "{dir}/nccl"}, bytes: 300 * mib},
 			},
 		},
+		{name: "watch-latency", bar: "a line is through in under 10 ms", special: latency},
+		{name: "watch-logs", bar: "1,000 ranks' private logs: bounded memory and files", special: manyLogs},
 	}
 }
 
-// fill writes about size bytes made of lines(i).
-func fill(path string, size int, line func(b *bytes.Buffer, i int)) error {
+// fill writes about size bytes made of pieces(i).
+func fill(path string, size int, piece func(b *bytes.Buffer, i int)) error {
 	f, err := os.Create(path)
 	if err != nil {
 		return err
 	}
 	var b bytes.Buffer
 	for i := 0; size > 0; i++ {
-		line(&b, i)
+		piece(&b, i)
 		if b.Len() > mib {
 			size -= b.Len()
 			if _, err := b.WriteTo(f); err != nil {
@@ -113,22 +126,15 @@ func fill(path string, size int, line func(b *bytes.Buffer, i int)) error {
 	return f.Close()
 }
 
-func ordinary(path string, size int) error {
-	return fill(path, size, func(b *bytes.Buffer, i int) {
-		fmt.Fprintf(b, "step %7d | loss %.5f | lr 3.0e-04 | %d tokens/s | grad norm %.3f | mem 61.2 GB\n", i, 11.0/float64(1+i%977), 41000+i%512, float64(i%89)/17)
-	})
-}
-
-func nccl(path string, size int) error {
-	return fill(path, size, func(b *bytes.Buffer, i int) {
-		fmt.Fprintf(b, "gpu%02d:%d:%d [%d] NCCL INFO Channel %02d/0 : %d[%d] -> %d[%d] [send] via NET/IB/%d/GDRDMA\n", i%8, 41000+i%64, 42000+i%64, i%8, i%32, i%64, i%8, (i+1)%64, (i+1)%8, i%8)
-	})
-}
-
 func main() {
 	fabrun := flag.String("fabrun", "bin/fabrun", "the static `binary`")
 	n := flag.Int("n", 20, "runs of each contestant")
+	tick := flag.Int("tick", 0, "be the job of watch-latency: print so many lines with the time")
 	flag.Parse()
+	if *tick > 0 {
+		ticker(*tick)
+		return
+	}
 	if err := bench(*fabrun, *n, flag.Args(), os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -156,23 +162,31 @@ func bench(fabrun string, n int, only []string, w io.Writer) error {
 				continue
 			}
 		}
+		if r.special != nil {
+			if err := r.special(w, dir, fabrun); err != nil {
+				fmt.Fprintf(w, "  not run: %v\n", err)
+			}
+			continue
+		}
 		runs := n
 		if r.n > 0 {
 			runs = r.n
 		}
 		times := make([][]time.Duration, len(r.lanes))
+		cpus := make([][]time.Duration, len(r.lanes))
+		memory := make([]int64, len(r.lanes))
 		fails := make([]error, len(r.lanes))
 		// Interleaved, so that whatever else the machine does hits all alike.
 		for range runs + 1 {
 			for i, l := range r.lanes {
-				d, err := once(l, dir, fabrun)
+				u, err := once(l, dir, fabrun)
 				if err != nil {
 					fails[i] = err
 				}
-				times[i] = append(times[i], d)
+				times[i], cpus[i], memory[i] = append(times[i], u.wall), append(cpus[i], u.cpu), max(memory[i], u.rss)
 			}
 		}
-		var first time.Duration
+		var first, firstCPU time.Duration
 		for i, l := range r.lanes {
 			if fails[i] != nil {
 				fmt.Fprintf(w, "  %-34s failed: %v\n", l.name, fails[i])
@@ -180,16 +194,20 @@ func bench(fabrun string, n int, only []string, w io.Writer) error {
 			}
 			ts := times[i][1:] // the first warms the caches
 			slices.Sort(ts)
-			med := ts[len(ts)/2]
+			slices.Sort(cpus[i])
+			med, cpu := ts[len(ts)/2], cpus[i][len(cpus[i])/2]
 			if i == 0 {
-				first = med
+				first, firstCPU = med, cpu
 			}
 			fmt.Fprintf(w, "  %-34s median %8.2f ms  min %8.2f  max %8.2f", l.name, ms(med), ms(ts[0]), ms(ts[len(ts)-1]))
 			if l.bytes > 0 {
 				fmt.Fprintf(w, "  %7.0f MB/s", float64(l.bytes)/1e6/med.Seconds())
 			}
-			if i > 0 && first > 0 {
-				fmt.Fprintf(w, "  (ours takes %.2f of it)", float64(first)/float64(med))
+			// The processor time of all its processes says more than the clock
+			// where others use the machine too.
+			fmt.Fprintf(w, "  cpu %8.2f ms  rss %3d MB", ms(cpu), memory[i]>>10)
+			if i > 0 && first > 0 && cpu > 0 {
+				fmt.Fprintf(w, "  (ours takes %.2f of it, %.2f of its cpu)", float64(first)/float64(med), float64(firstCPU)/float64(cpu))
 			}
 			fmt.Fprintln(w)
 		}
@@ -199,7 +217,14 @@ func bench(fabrun string, n int, only []string, w io.Writer) error {
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-func once(l lane, dir, fabrun string) (time.Duration, error) {
+// used is what one run of a lane took; cpu and rss are of all its processes, and
+// of the largest.
+type used struct {
+	wall, cpu time.Duration
+	rss       int64 // KB
+}
+
+func once(l lane, dir, fabrun string) (used, error) {
 	argv := make([]string, len(l.argv))
 	for i, a := range l.argv {
 		argv[i] = strings.NewReplacer("{dir}", dir, "{fabrun}", fabrun).Replace(a)
@@ -212,7 +237,11 @@ func once(l lane, dir, fabrun string) (time.Duration, error) {
 	cmd.Stderr = &stderr
 	start := time.Now()
 	if err := cmd.Run(); err != nil {
-		return 0, fmt.Errorf("%w %s", err, strings.TrimSpace(stderr.String()))
+		return used{}, fmt.Errorf("%w %s", err, strings.TrimSpace(stderr.String()))
 	}
-	return time.Since(start), nil
+	u := used{wall: time.Since(start), cpu: cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()}
+	if r, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
+		u.rss = r.Maxrss
+	}
+	return u, nil
 }
