@@ -27,9 +27,9 @@ type Following struct {
 
 const (
 	maxFollowed   = 65536
-	readPerPoll   = 8 << 20 // of one file, so that one loud rank does not hide the others
+	readPerPoll   = 8 << 20  // of one file, so that one loud rank does not hide the others
 	punchAtLeast  = 64 << 10 // of each file: a thousand of them hold no more than 64 MB
-	fallocatePnch = 0x03 // FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
+	fallocatePnch = 0x03     // FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
 )
 
 // Follower reads growing log files by looking at their sizes. Looking costs one
