@@ -38,7 +38,10 @@ func culpritFinding(c Culprit, n Naming, e Expect) finding.Finding {
 	what, how := explainFailure(c.Worst.Error)
 	switch {
 	case c.Worst.Gbps != nil:
-		f.Seen = fmt.Sprintf("%.1f Gb/s", *c.Worst.Gbps)
+		f.Seen = RateText(*c.Worst.Gbps) + " Gb/s"
+		if c.Worst.Others != nil {
+			f.Wanted = fmt.Sprintf("about the %s Gb/s of the fastest of these software devices", RateText(*c.Worst.Others))
+		}
 		if u := c.Worst.Usec; u != nil && *u > e.LatencyUsec {
 			f.Seen += fmt.Sprintf(", %.1f µs", *u)
 		}
@@ -84,9 +87,11 @@ func culpritFinding(c Culprit, n Naming, e Expect) finding.Finding {
 		f.Subject = fmt.Sprintf("%s, %d hosts: %s", rail, len(c.Hosts), listHosts(c.Hosts, n.Hosts))
 		f.Why, f.Hint = "no pair of these is good: the rail's switches, or its configuration on all hosts", "one wrong MTU, PFC or routing setting for the whole rail"
 	case "path":
+		f.Seen += n.ends(c)
 		f.Subject = fmt.Sprintf("%s and %s, %s", h, n.Hosts[c.Hosts[1]], rail)
 		f.Why, f.Hint = "both are good with others: something on the way between these two", "a switch link on their way (ECMP): error counters of the uplinks"
 	default:
+		f.Seen += n.ends(c)
 		f.Subject = fmt.Sprintf("%s or %s, %s", h, n.Hosts[c.Hosts[1]], rail)
 		f.Why, f.Hint = "there is no third host that is good to tell which end", "test each with one more host"
 	}
@@ -111,9 +116,31 @@ func culpritFinding(c Culprit, n Naming, e Expect) finding.Finding {
 	case how != "" && c.Worst.Gbps == nil:
 		f.Wanted, f.Hint = "a result", how
 	case c.Worst.Error == "timeout":
-		f.Seen, f.Wanted = "no end within the deadline", "a result"
+		f.Seen, f.Wanted = strings.Replace(f.Seen, "timeout", "no end within the deadline", 1), "a result"
 	}
 	return f
+}
+
+// RateText is a rate in Gb/s for people: one digit behind the point, and two
+// that mean something where a software device is slower than that shows.
+func RateText(gbps float64) string {
+	if gbps < 1 {
+		return fmt.Sprintf("%.2g", gbps)
+	}
+	return fmt.Sprintf("%.1f", gbps)
+}
+
+// ends says between which two ports a pair's test was slow.
+func (n Naming) ends(c Culprit) string {
+	port := func(host int) string { return fmt.Sprintf("%s (%s)", n.Hosts[host], n.Port(host, c.Rail)) }
+	a, b := port(c.Hosts[0]), port(c.Hosts[1])
+	switch c.Direction {
+	case Sending:
+		return fmt.Sprintf(" from %s to %s, fine the other way", a, b)
+	case Receiving:
+		return fmt.Sprintf(" from %s to %s, fine the other way", b, a)
+	}
+	return fmt.Sprintf(" between %s and %s, both ways", a, b)
 }
 
 // explainFailure says what a failure's ID means and what to do; "" both where
@@ -293,7 +320,7 @@ func LimitsOfPairs(all []Measured, r *PairRunner) []finding.Finding {
 	if emulated > 0 {
 		out = append(out, finding.Finding{
 			ID: "pair.emulated", Severity: finding.Note, Subject: "pairs", Seen: fmt.Sprintf("%d directions over software RDMA (rxe, siw)", emulated),
-			Wanted: "an RDMA adapter", Why: "the CPU sends these packets: that they arrive is shown, their speed says nothing and is not judged",
+			Wanted: "an RDMA adapter", Why: "the CPU sends these packets: that they arrive is shown; their speed says nothing, only one that is far slower than the others is named",
 		})
 	}
 	if hosts := r.WithoutCUDA(); len(hosts) > 0 {

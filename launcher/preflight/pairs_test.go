@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -278,6 +279,70 @@ func TestPairsPortTaken(t *testing.T) {
 	r := runnerOf(c, 2, 1)
 	if o := r.Probe(t.Context(), []Probe{{Pair{0, 1}, 0}})[0].There; o.Verdict != Good {
 		t.Errorf("got %+v", o)
+	}
+}
+
+// TestPairsEmulatedAgainstEachOther: software devices have no rate, but one
+// direction that is far slower than all others is named, with both its ends.
+func TestPairsEmulatedAgainstEachOther(t *testing.T) {
+	for _, tc := range []struct {
+		name       string
+		there, bad string // Gb/s of all directions, of n1 to n0 on rail 1
+		want       Verdict
+		seen       string
+	}{
+		{"alike", "0.14", "0.07", Unknown, ""},
+		{"beside other work", "0.14", "0.03", Unknown, ""},
+		{"lossy", "0.14", "0.004", Broken, "0.004 Gb/s from n1 (mlx5_1 port 1) to n0 (mlx5_1 port 1), fine the other way"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := &cluster{rate: func(from, _, dev string) string {
+				if from == "n1" && dev == "mlx5_1" {
+					return tc.bad
+				}
+				return tc.there
+			}}
+			r := runnerOf(c, 2, 2)
+			for _, row := range r.Ports {
+				for _, p := range row {
+					p.Emulated, p.RateGbps = true, nil
+				}
+			}
+			ms := r.Probe(t.Context(), []Probe{{Pair{0, 1}, 0}, {Pair{0, 1}, 1}})
+			if v := ms[1].Back.Verdict; v != tc.want || ms[0].There.Bad() || ms[0].Back.Bad() || ms[1].There.Bad() {
+				t.Fatalf("got %+v", ms)
+			}
+			cs, _ := Locate(ms, func(ps []Probe) []Measured { return r.Probe(t.Context(), ps) })
+			fs := CulpritFindings(cs, Naming{Hosts: []string{"n0", "n1"}, Port: func(host, rail int) string { return r.Ports[host][rail].HCA + " port 1" }}, r.Options.Expect)
+			if len(fs) == 1 != (tc.seen != "") || tc.seen != "" && (fs[0].Seen != tc.seen || fs[0].Wanted != "about the 0.14 Gb/s of the fastest of these software devices") {
+				t.Errorf("findings %+v, want %q", fs, tc.seen)
+			}
+		})
+	}
+}
+
+// TestPairsClock: on a busy or virtual machine perftest may fail to measure its
+// own clock, prints zeros, and is asked again; where it never can, nobody is
+// blamed.
+func TestPairsClock(t *testing.T) {
+	const zero = "Correlation coefficient r^2: 0.699967 < 0.9\n #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]\n 65536      120           0.000000            0.000000            0.000000\n"
+	for _, tc := range []struct {
+		name  string
+		fails int
+		want  Verdict
+	}{{"twice", 2, Good}, {"always", 1 << 30, Unknown}} {
+		t.Run(tc.name, func(t *testing.T) {
+			var n atomic.Int64
+			r := runnerOf(&cluster{rate: func(string, string, string) string {
+				if int(n.Add(1)) <= tc.fails {
+					return zero
+				}
+				return "195.0"
+			}}, 2, 1)
+			if o := r.Probe(t.Context(), []Probe{{Pair{0, 1}, 0}})[0].There; o.Verdict != tc.want || tc.want == Unknown && o.Error != "perftest.clock" {
+				t.Errorf("got %+v", o)
+			}
+		})
 	}
 }
 

@@ -108,6 +108,7 @@ type Outcome struct {
 	MTU      *int     // RDMA MTU of the connection, bytes
 	OfGPU    bool     // Gbps is between the memories of GPUs
 	HostGbps *float64 // with OfGPU: the same between host memories
+	Others   *float64 // Gb/s of the fastest software device, where that accuses this one
 	Tool     string   // what showed reachability; "" perftest
 }
 

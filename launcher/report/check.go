@@ -117,7 +117,7 @@ func Check(w io.Writer, c Checked, notes bool) error {
 	if c.Coverage != "" {
 		t.printf("tested: %s\n", c.Coverage)
 		for _, r := range railRates(c.Pairs) {
-			t.printf("rail %d: %d directions, %.1f Gb/s at worst, %.1f median, %.1f at best", r.rail, len(r.rates)+r.failed, r.at(0), r.at(0.5), r.at(1))
+			t.printf("rail %d: %d directions, %s Gb/s at worst, %s median, %s at best", r.rail, len(r.rates)+r.failed, preflight.RateText(r.at(0)), preflight.RateText(r.at(0.5)), preflight.RateText(r.at(1)))
 			if r.failed > 0 {
 				t.printf("; %d without a result", r.failed)
 			}
@@ -133,7 +133,7 @@ func Check(w io.Writer, c Checked, notes bool) error {
 			}
 			figure := ""
 			if p.Gbps != nil {
-				figure = fmt.Sprintf("%.1f Gb/s", *p.Gbps)
+				figure = preflight.RateText(*p.Gbps) + " Gb/s"
 			} else if p.Error != nil {
 				figure = *p.Error
 			}

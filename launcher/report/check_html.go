@@ -50,7 +50,7 @@ func CheckHTML(w io.Writer, c Checked) error {
 		}
 	}
 	for _, r := range railRates(c.Pairs) {
-		line := fmt.Sprintf("%.1f Gb/s at worst, %.1f median, %.1f at best", r.at(0), r.at(0.5), r.at(1))
+		line := fmt.Sprintf("%s Gb/s at worst, %s median, %s at best", preflight.RateText(r.at(0)), preflight.RateText(r.at(0.5)), preflight.RateText(r.at(1)))
 		if r.failed > 0 {
 			line += fmt.Sprintf("; %d without a result", r.failed)
 		}
@@ -99,7 +99,7 @@ func heat(c Checked, rail int) template.HTML {
 		}
 		figure := "no result"
 		if p.Gbps != nil {
-			figure = fmt.Sprintf("%.1f Gb/s", *p.Gbps)
+			figure = preflight.RateText(*p.Gbps) + " Gb/s"
 		}
 		if p.Error != nil {
 			figure += ": " + *p.Error
