@@ -58,6 +58,26 @@ func EffectiveCPUs() []int {
 	return nil
 }
 
+// GPUUUIDs returns the UUIDs of this host's NVIDIA GPUs in PCI order, as the
+// driver's proc directory names them; nil where there is none.
+func GPUUUIDs(proc string) []string {
+	entries, err := os.ReadDir(filepath.Join(proc, "driver/nvidia/gpus"))
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, e := range entries { // sorted: PCI addresses are of one width
+		uuid := ""
+		for line := range strings.Lines(readSmall(filepath.Join(proc, "driver/nvidia/gpus", e.Name(), "information"))) {
+			if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "GPU UUID" {
+				uuid = strings.TrimSpace(value)
+			}
+		}
+		out = append(out, uuid)
+	}
+	return out
+}
+
 // readSmall reads a kernel file; one that cannot be read is empty.
 func readSmall(path string) string {
 	text, err := os.ReadFile(path)

@@ -59,6 +59,9 @@ func runRank(a *app, o rankOptions, args []string) error {
 		if mask, err := launcher.Mask(); err == nil {
 			f.Mask, f.Effective = mask, launcher.EffectiveCPUs()
 		}
+		if visible, _ := a.getenv("CUDA_VISIBLE_DEVICES"); strings.Contains(visible, "GPU-") {
+			f.GPUs = launcher.GPUUUIDs("/proc")
+		}
 	}
 	d := t.Decide(f)
 	if d.Stranger {

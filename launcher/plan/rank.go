@@ -12,7 +12,8 @@ import (
 // another one inherits the outer one's variables, so the innermost kinds come
 // first (an mpirun inside an srun step leaves SLURM_LOCALID=0 to every rank).
 // Sources: orte/mca/schizo/ompi; hydra's pmip; torch local_elastic_agent.py;
-// srun(1); flux-environment(7).
+// srun(1); flux-environment(7); jsrun and Cray PALS as PyTorch Lightning and
+// DeepSpeed read them.
 var localNames = []struct{ when, rank, size string }{
 	{"TORCHELASTIC_RUN_ID", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
 	{"", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
@@ -20,6 +21,8 @@ var localNames = []struct{ when, rank, size string }{
 	{"", "MVP_COMM_WORLD_LOCAL_RANK", "MVP_COMM_WORLD_LOCAL_SIZE"},
 	{"", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"},
 	{"", "PALS_LOCAL_RANKID", "PALS_LOCAL_SIZE"},
+	{"", "PMI_LOCAL_RANK", "PMI_LOCAL_SIZE"},
+	{"", "JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_LOCAL_SIZE"},
 	{"SLURM_STEP_ID", "SLURM_LOCALID", ""},
 	{"", "FLUX_TASK_LOCAL_ID", ""},
 	{"", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE"},
@@ -97,6 +100,7 @@ type RankFacts struct {
 	HostNames []string // what this host is called, by itself and by its launcher
 	Mask      []int    // CPUs it may run on; nil unknown
 	Effective []int    // CPUs that its control group allows; nil unknown
+	GPUs      []string // UUIDs of this host's GPUs in PCI order; nil not asked
 }
 
 // RankDecision is what fabrun rank does before it becomes the program.
@@ -128,20 +132,29 @@ func (t RankTable) Decide(f RankFacts) RankDecision {
 	}
 	wide := len(f.Mask) > 0 && (f.Effective == nil && coversAll(f.Mask, sets) || f.Effective != nil && covers(f.Mask, f.Effective))
 	var bound []int // the slots that the launcher has bound the rank to
-	if !wide {
-		bound = overlapping(f.Mask, sets)
-	}
-	where := class.place(f.Env, rank, size, bound)
-	d.Vars = append(d.Vars, where.vars...)
-	if t.Bind && wide && where.from < where.to {
-		var want []int
-		for _, s := range sets[where.from:where.to] {
-			want = append(want, s...)
+	open := overlapping(f.Mask, sets)
+	switch {
+	case !wide:
+		bound = open
+	case len(open) == 0: // the mask is not known, or not of this host
+		open = make([]int, len(sets))
+		for i := range open {
+			open[i] = i
 		}
-		if cpus := intersect(f.Mask, want); len(cpus) > 0 && len(cpus) < len(f.Mask) {
-			d.CPUs = cpus
-			if where.to == where.from+1 {
-				d.MemNode = class.Slots[where.from].Node
+	}
+	where := class.place(f, rank, size, bound, open)
+	d.Vars = append(d.Vars, where.vars...)
+	if t.Bind && wide {
+		var want []int
+		for _, s := range where.slots {
+			want = append(want, sets[s]...)
+		}
+		if cpus := intersect(f.Mask, want); len(cpus) > 0 {
+			if len(cpus) < len(f.Mask) {
+				d.CPUs = cpus
+			}
+			if len(where.slots) == 1 && len(class.Slots) > 1 {
+				d.MemNode = class.Slots[where.slots[0]].Node
 			}
 		}
 	}
@@ -157,29 +170,29 @@ func (d *RankDecision) twins(prefixes []string) {
 	}
 }
 
-// place is where a rank is: its slots [from, to) and the variables that follow.
+// place is where a rank is: its slots, and the variables that follow.
 type place struct {
-	from, to int // equal: not known
-	vars     []string
+	slots []int // nil: not known
+	vars  []string
 }
 
 // place finds a rank's slots: the NUMA node of its GPU, else the one that its
-// launcher bound it to, else its share of the NUMA nodes in blocks, as MPI
-// launchers fill them. Devices near a slot are spread over its ranks, in step
-// with envgen.RankVars. The only rank of a node keeps everything.
-func (c RankClass) place(env []string, rank, size int, bound []int) place {
-	n := len(c.Slots)
+// launcher bound it to, else its share of those that are open to the job, in
+// blocks, as MPI launchers fill them. Devices near a slot are spread over its
+// ranks, in step with envgen.RankVars. The only rank of a node keeps everything.
+func (c RankClass) place(f RankFacts, rank, size int, bound, open []int) place {
+	n := len(open)
 	if rank < 0 || size == 1 {
 		return place{}
 	}
 	if len(c.GPUs) > 0 {
-		i := ownGPU(env, rank, len(c.GPUs))
+		i := ownGPU(f, rank, len(c.GPUs))
 		if i < 0 || i >= len(c.GPUs) {
 			return place{}
 		}
 		p := place{vars: c.GPUs[i].Vars}
-		if s := c.GPUs[i].Slot; s >= 0 && s < n {
-			p.from, p.to = s, s+1
+		if s := c.GPUs[i].Slot; s >= 0 && s < len(c.Slots) {
+			p.slots = []int{s}
 		}
 		return p
 	}
@@ -190,20 +203,20 @@ func (c RankClass) place(env []string, rank, size int, bound []int) place {
 	turn, share := 0, 1
 	switch {
 	case len(bound) == 1 && size <= rank:
-		p.from, p.to, turn, share = bound[0], bound[0]+1, rank, rank+1
+		p.slots, turn, share = bound, rank, rank+1
 	case len(bound) == 1:
-		p.from, p.to = bound[0], bound[0]+1
-		turn, share = turnOf(rank, size, n, bound[0])
+		p.slots = bound
+		turn, share = turnOf(rank, size, len(c.Slots), bound[0])
 	case size <= rank:
 		return place{}
 	case size < n:
-		p.from, p.to = rank*n/size, (rank+1)*n/size
+		p.slots = open[rank*n/size : (rank+1)*n/size]
 	default:
 		s := rank * n / size
-		p.from, p.to = s, s+1
+		p.slots = open[s : s+1]
 		turn, share = turnOf(rank, size, n, s)
 	}
-	p.vars = c.near(p.from, p.to, turn, share)
+	p.vars = c.near(p.slots, turn, share)
 	return p
 }
 
@@ -229,10 +242,10 @@ func turnOf(rank, size, n, slot int) (turn, share int) {
 
 // near gives number turn of share its part of the devices near the slots:
 // several where there are more devices than sharers, else one.
-func (c RankClass) near(from, to, turn, share int) []string {
+func (c RankClass) near(slots []int, turn, share int) []string {
 	lists := map[string][]string{}
-	for _, s := range c.Slots[from:to] {
-		for name, devices := range s.Near {
+	for _, s := range slots {
+		for name, devices := range c.Slots[s].Near {
 			for _, d := range devices {
 				if !slices.Contains(lists[name], d) {
 					lists[name] = append(lists[name], d)
@@ -257,27 +270,71 @@ func (c RankClass) near(from, to, turn, share int) []string {
 	return out
 }
 
+// gpuFilters are the variables by which a process is shown a part of the GPUs,
+// each an index into what the one before it left. HIP's programs honour CUDA's
+// name where theirs is not set (hip_runtime's documentation).
+var gpuFilters = [][]string{{"ROCR_VISIBLE_DEVICES"}, {"HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"}}
+
 // ownGPU is the index, on the whole host, of the GPU that a rank will use: its
-// turn among the visible ones. -1 where the visible ones are not named by
-// index.
-func ownGPU(env []string, rank, gpus int) int {
-	visible, ok := lookup(env, "CUDA_VISIBLE_DEVICES")
-	if !ok {
-		return rank % gpus
+// turn among the visible ones. -1 where that cannot be told.
+func ownGPU(f RankFacts, rank, gpus int) int {
+	list := make([]int, gpus)
+	for i := range list {
+		list[i] = i
 	}
-	list := strings.Split(visible, ",")
-	// Inside a Slurm step with constrained devices indices start again at 0;
-	// SLURM_STEP_GPUS holds the host's own.
-	if global, ok := lookup(env, "SLURM_STEP_GPUS"); ok {
-		if g := strings.Split(global, ","); len(g) == len(list) {
-			list = g
+	for _, names := range gpuFilters {
+		for _, name := range names {
+			text, ok := lookup(f.Env, name)
+			if !ok {
+				continue
+			}
+			if list = visibleGPUs(f, text, list); list == nil {
+				return -1
+			}
+			break
 		}
 	}
-	n, err := strconv.Atoi(list[rank%len(list)])
-	if err != nil || n < 0 {
-		return -1
+	return list[rank%len(list)]
+}
+
+// visibleGPUs picks from the host's GPUs what a filter names; nil where it names
+// them in a way that does not tell which they are.
+func visibleGPUs(f RankFacts, text string, all []int) []int {
+	items := strings.Split(text, ",")
+	// Inside a Slurm step with constrained devices indices start again at 0;
+	// SLURM_STEP_GPUS holds the host's own, of all tasks of the step.
+	if global, ok := lookup(f.Env, "SLURM_STEP_GPUS"); ok {
+		switch g := strings.Split(global, ","); {
+		case len(g) == len(items):
+			items = g
+		case countsUp(items):
+			return nil
+		}
 	}
-	return n
+	var out []int
+	for _, item := range items {
+		n, err := strconv.Atoi(item)
+		if strings.HasPrefix(item, "GPU-") {
+			n = slices.IndexFunc(f.GPUs, func(uuid string) bool { return strings.HasPrefix(uuid, item) })
+			err = nil
+		}
+		if err != nil || n < 0 || n >= len(all) {
+			return nil
+		}
+		out = append(out, all[n])
+	}
+	return out
+}
+
+// countsUp reports whether a list is 0, 1, 2, …: numbers of a container or a
+// control group rather than of the host.
+func countsUp(items []string) bool {
+	for i, item := range items {
+		if item != strconv.Itoa(i) {
+			return false
+		}
+	}
+	return true
 }
 
 // maxCPU bounds CPU numbers that are believed.

@@ -5,7 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"fabrun/envgen"
 	"fabrun/launcher/plan"
+	"fabrun/topology"
 )
 
 func TestMarkerRoundTrip(t *testing.T) {
@@ -49,6 +51,8 @@ func TestLocalRank(t *testing.T) {
 		{"srun, a list that does not fit", "SLURM_STEP_ID=0 SLURM_LOCALID=2 SLURM_NODEID=9 SLURM_STEP_TASKS_PER_NODE=4(x2)", 2, 0},
 		{"torchrun under srun", "SLURM_STEP_ID=0 SLURM_LOCALID=0 TORCHELASTIC_RUN_ID=x LOCAL_RANK=5 LOCAL_WORLD_SIZE=8", 5, 8},
 		{"pyxis copies", "RANK=3 LOCAL_RANK=1 SLURM_STEP_ID=0 SLURM_LOCALID=1", 1, 0},
+		{"jsrun", "JSM_NAMESPACE_LOCAL_RANK=1 JSM_NAMESPACE_LOCAL_SIZE=6", 1, 6},
+		{"PALS", "PALS_LOCAL_RANKID=3 PALS_LOCAL_SIZE=4 PMI_LOCAL_RANK=3", 3, 4},
 		{"Flux", "FLUX_TASK_LOCAL_ID=2", 2, 0},
 		{"nonsense", "OMPI_COMM_WORLD_LOCAL_RANK=-1 LOCAL_RANK=x", -1, 0},
 		{"a size that cannot be", "MPI_LOCALRANKID=4 MPI_LOCALNRANKS=2", 4, 0},
@@ -92,7 +96,9 @@ func TestDecide(t *testing.T) {
 		{"the only rank keeps all", cpu, rank("0", "1"), "0-15", "0-15", "", "", -1},
 		{"bound by the launcher", cpu, rank("0", "2"), "4-5", "0-15", "UCX_NET_DEVICES=c:1", "", -1},
 		{"bound in turn", cpu, rank("1", "4"), "4,12", "0-15", "UCX_NET_DEVICES=c:1", "", -1},
-		{"a control group of one node", cpu, rank("0", "2"), "4-7", "4-7", "UCX_NET_DEVICES=a:1,b:1", "", -1},
+		{"a control group of one node", cpu, rank("0", "2"), "4-7", "4-7", "UCX_NET_DEVICES=c:1", "", 1},
+		{"its second rank", cpu, rank("1", "2"), "4-7", "4-7", "UCX_NET_DEVICES=d:1", "", 1},
+		{"a mask of nowhere", cpu, rank("1", "2"), "90-97", "90-97", "UCX_NET_DEVICES=c:1,d:1", "", -1},
 		{"a control group of half of each", cpu, rank("1", "2"), "0-1,4-5", "0-1,4-5", "UCX_NET_DEVICES=c:1,d:1", "4-5", 1},
 		{"effective not known", cpu, rank("1", "2"), "0-15", "", "UCX_NET_DEVICES=c:1,d:1", "4-7,12-15", 1},
 		{"no rank known", cpu, nil, "0-15", "0-15", "", "", -1},
@@ -100,6 +106,14 @@ func TestDecide(t *testing.T) {
 		{"visible GPUs turned round", gpu, rank("0", "2", "CUDA_VISIBLE_DEVICES=1,0"), "0-15", "0-15", "UCX_NET_DEVICES=d:1", "4-7,12-15", 1},
 		{"renumbered by Slurm", gpu, rank("0", "1", "CUDA_VISIBLE_DEVICES=0", "SLURM_STEP_GPUS=1"), "0-15", "0-15", "", "", -1},
 		{"two renumbered by Slurm", gpu, rank("0", "2", "CUDA_VISIBLE_DEVICES=0,1", "SLURM_STEP_GPUS=1,0"), "0-15", "0-15", "UCX_NET_DEVICES=d:1", "4-7,12-15", 1},
+		{"one GPU per task, renumbered", gpu, rank("1", "2", "CUDA_VISIBLE_DEVICES=0", "SLURM_STEP_GPUS=0,1"), "0-15", "0-15", "", "", -1},
+		{"one GPU per task, by the host's number", gpu, rank("1", "2", "CUDA_VISIBLE_DEVICES=1", "SLURM_STEP_GPUS=0,1"), "0-15", "0-15", "UCX_NET_DEVICES=d:1", "4-7,12-15", 1},
+		{"AMD's two filters", gpu, rank("0", "2", "ROCR_VISIBLE_DEVICES=1,0", "HIP_VISIBLE_DEVICES=0"), "0-15", "0-15", "UCX_NET_DEVICES=d:1", "4-7,12-15", 1},
+		{"HIP over CUDA's name", gpu, rank("0", "2", "CUDA_VISIBLE_DEVICES=0", "HIP_VISIBLE_DEVICES=1"), "0-15", "0-15", "UCX_NET_DEVICES=d:1", "4-7,12-15", 1},
+		{"no GPU is visible", gpu, rank("0", "2", "CUDA_VISIBLE_DEVICES="), "0-15", "0-15", "", "", -1},
+		{"a MIG instance", gpu, rank("0", "2", "CUDA_VISIBLE_DEVICES=MIG-1"), "0-15", "0-15", "", "", -1},
+		{"a GPU outside the control group", gpu, rank("1", "2"), "0-3", "0-3", "UCX_NET_DEVICES=d:1", "", -1},
+		{"GPUs by UUID, asked", gpu, rank("0", "2", "CUDA_VISIBLE_DEVICES=GPU-bb,GPU-aa"), "0-15", "0-15", "UCX_NET_DEVICES=d:1", "4-7,12-15", 1},
 		{"GPUs by UUID", gpu, rank("0", "2", "CUDA_VISIBLE_DEVICES=GPU-1,GPU-2"), "0-15", "0-15", "", "", -1},
 		{"a GPU without a node", gpu, rank("2", "3"), "0-15", "0-15", "", "", -1},
 		{"binding is the user's", plan.RankTable{Classes: cpu.Classes}, rank("1", "2"), "0-15", "0-15", "UCX_NET_DEVICES=c:1,d:1", "", -1},
@@ -109,7 +123,11 @@ func TestDecide(t *testing.T) {
 			if c.eff != "" {
 				eff = plan.ParseCPUs(c.eff)
 			}
-			d := c.table.Decide(plan.RankFacts{Env: c.env, Mask: plan.ParseCPUs(c.mask), Effective: eff})
+			f := plan.RankFacts{Env: c.env, Mask: plan.ParseCPUs(c.mask), Effective: eff}
+			if strings.Contains(c.name, "asked") {
+				f.GPUs = []string{"GPU-aa11", "GPU-bb22", "GPU-cc33"}
+			}
+			d := c.table.Decide(f)
 			if got := strings.Join(d.Vars, " "); got != c.vars {
 				t.Errorf("vars %q, want %q", got, c.vars)
 			}
@@ -151,4 +169,21 @@ func FuzzDecodeRankTable(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A GPU on a NUMA node without CPUs belongs to the nearest node that has some.
+func TestGPUOnNodeWithoutCPUs(t *testing.T) {
+	two := 2
+	h := topology.Host{
+		NUMA: []topology.NUMANode{
+			{ID: 0, CPUs: []int{0, 1}, Distances: []int{10, 40, 80}},
+			{ID: 1, CPUs: []int{2, 3}, Distances: []int{40, 10, 20}},
+			{ID: 2, Distances: []int{80, 20, 10}},
+		},
+		GPUs: []topology.GPU{{Index: 0, NUMA: &two}, {Index: 1}},
+	}
+	table := plan.MakeTable([]string{"n1"}, []topology.Host{h}, envgen.Result{Hosts: []envgen.HostEnv{{Host: "n1"}}}, true)
+	if table == nil || table.Classes[0].GPUs[0].Slot != 1 || table.Classes[0].GPUs[1].Slot != -1 {
+		t.Errorf("got %+v", table)
+	}
 }

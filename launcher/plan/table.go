@@ -97,7 +97,7 @@ func classOf(h *topology.Host, env envgen.HostEnv, res envgen.Result) RankClass 
 	for i, g := range all.GPUs {
 		gpu := RankGPU{Slot: -1}
 		if g.NUMA != nil {
-			gpu.Slot = slices.IndexFunc(nodes, func(n topology.NUMANode) bool { return n.ID == *g.NUMA })
+			gpu.Slot = nearestSlot(h.NUMA, nodes, *g.NUMA)
 		}
 		for _, v := range envgen.RankVars(&all, env, envgen.Rank{Local: i, Size: max(2, len(h.GPUs))}) {
 			gpu.Vars = append(gpu.Vars, v.Name+"="+v.Value)
@@ -105,6 +105,26 @@ func classOf(h *topology.Host, env envgen.HostEnv, res envgen.Result) RankClass 
 		c.GPUs = append(c.GPUs, gpu)
 	}
 	return c
+}
+
+// nearestSlot is the place in nodes of a NUMA node, or of the nearest to it where
+// that one has no CPUs (a GPU's own memory, a part of a socket that is off); -1
+// where no distance tells.
+func nearestSlot(all, nodes []topology.NUMANode, id int) int {
+	if i := slices.IndexFunc(nodes, func(n topology.NUMANode) bool { return n.ID == id }); i >= 0 {
+		return i
+	}
+	at := slices.IndexFunc(all, func(n topology.NUMANode) bool { return n.ID == id })
+	best, slot := 0, -1
+	for i, n := range nodes {
+		if at < 0 || at >= len(n.Distances) {
+			continue
+		}
+		if d := n.Distances[at]; slot < 0 || d < best {
+			best, slot = d, i
+		}
+	}
+	return slot
 }
 
 // everywhere reports whether every host has this variable with this value.
