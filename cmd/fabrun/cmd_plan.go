@@ -13,6 +13,7 @@ import (
 func (o *jobOptions) addFlags(f *pflag.FlagSet) {
 	f.Var((*named)(&o.hosts), "hosts", "the job's hosts: a `list` like 'node[01-12]', 'n1:8,n2:8', addresses")
 	f.Var((*named)(&o.hostfile), "hostfile", "read the job's hosts from this `file`")
+	f.Var((*named)(&o.topology), "topology", "order the hosts by switch or block as this `file` says (topology.conf, topology.yaml, topograph)")
 	f.BoolVar(&o.strict, "strict", false, "RDMA or nothing: refuse to start, or end the job, when the plan does not hold")
 	f.StringVar(&o.nccl, "nccl-version", "", "NCCL's `version` in the job, where it is not the one found on the hosts")
 	f.StringVar(&o.ucx, "ucx-version", "", "UCX's `version` in the job, likewise")

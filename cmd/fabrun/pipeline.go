@@ -33,6 +33,7 @@ import (
 type jobOptions struct {
 	hosts    string
 	hostfile string
+	topology string // file that says which hosts hang at one switch; "" their own order
 	strict   bool
 	nccl     string // version the ranks will load; "" what is found on the hosts
 	ucx      string
@@ -95,6 +96,13 @@ func (a *app) planJob(ctx context.Context, o jobOptions, argv []string) (planned
 	if err := view.findJobHosts(ctx, &job, o, probed); err != nil {
 		return planned{}, err
 	}
+	if o.topology != "" {
+		before := job.alloc.Names()
+		if job.alloc, err = orderByTopology(job.alloc, o.topology); err != nil {
+			return planned{}, err
+		}
+		job.ordered = !slices.Equal(before, job.alloc.Names())
+	}
 	if err := o.leaveOut(&job, view.env); err != nil {
 		return planned{}, err
 	}
@@ -123,6 +131,7 @@ type jobLook struct {
 	alloc   hosts.Allocation
 	given   bool // the hosts were named to fabrun
 	untold  bool // the launcher does not know the hosts' source: it has to be told them all
+	ordered bool // the hosts are in another order than their source has them
 	local   bool // every rank runs on this machine
 	hosts   []topology.Host
 	names   []string // what the launcher calls the hosts, in step; nil: one host stands for all
@@ -251,7 +260,7 @@ func (a *app) decide(job jobLook, o jobOptions) (plan.Plan, error) {
 	p := plan.Build(plan.Request{
 		Command: job.cmd, Env: a.env, Hosts: job.alloc, Place: place,
 		HostsGiven: job.given && placement.Hostfile || job.untold, Local: job.local, Result: res, Self: job.self, Workload: workload, SSH: o.nodes.launcherSSH(), Flags: a.flagsAgain(o),
-		Root: job.root, Program: job.program, Shims: job.shims,
+		Root: job.root, Program: job.program, Shims: job.shims, Ordered: job.ordered,
 		Table: table,
 	})
 	if job.given || len(job.alloc.Hosts) > 1 {
@@ -435,7 +444,7 @@ func (a *app) flagsAgain(o jobOptions) []string {
 	}
 	absolute := func(name, value string) {
 		// The script may change its directory.
-		if strings.Contains(value, "/") || name == "hostfile" || name == "root" || name == "ssh-key" {
+		if strings.Contains(value, "/") || name == "hostfile" || name == "topology" || name == "root" || name == "ssh-key" {
 			if abs, err := filepath.Abs(value); err == nil && value != "" {
 				value = abs
 			}
@@ -447,6 +456,7 @@ func (a *app) flagsAgain(o jobOptions) []string {
 	absolute("workload", a.workload)
 	put("hosts", o.hosts)
 	absolute("hostfile", o.hostfile)
+	absolute("topology", o.topology)
 	put("nccl-version", o.nccl)
 	put("ucx-version", o.ucx)
 	if o.preflight != preflightLook {

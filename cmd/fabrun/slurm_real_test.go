@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -440,6 +441,23 @@ func TestRealSlurmPlacement(t *testing.T) {
 			}
 			if got := count(string(out)); got != tc.want {
 				t.Errorf("ran on %s, want %s:\n%s", got, tc.want, out)
+			}
+		})
+	}
+	lab.write("topology.conf", "SwitchName=a Nodes=node03\nSwitchName=b Nodes=node[01-02]\nSwitchName=top Switches=a,b\n", 0o644)
+	for _, launcher := range []string{"mpirun.openmpi", "srun"} {
+		t.Run("in the order of the switches, "+launcher, func(t *testing.T) {
+			cmd := lab.command("salloc", "-Q", "-N3", "-n6", lab.fabrun, "--quiet", "--topology", lab.dir+"/topology.conf",
+				launcher, "-n", "6", "sh", "-c", "echo $SLURMD_NODENAME $SLURM_LOCALID ${OMPI_COMM_WORLD_RANK:-$SLURM_PROCID}")
+			cmd.Env = append(cmd.Env, "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			for _, want := range []string{"node03 \\d 0\n", "node03 \\d 1\n", "node01 \\d 2\n", "node02 \\d 5\n"} {
+				if !regexp.MustCompile(want).Match(out) {
+					t.Errorf("no %q in\n%s", want, out)
+				}
 			}
 		})
 	}

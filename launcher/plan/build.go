@@ -43,6 +43,7 @@ type Request struct {
 	Flags    []string         // what fabrun was told, for shims in a script's PATH
 	Shims    []string         // of ShimNames, those that are installed here
 	Place    hosts.Allocation // Hosts with the slots of this job; zero value: Hosts
+	Ordered  bool             // Hosts are in another order than their resource manager has them
 }
 
 // ProgramFacts is what was seen of the program that the ranks run.
@@ -80,7 +81,9 @@ func Build(r Request) Plan {
 	b.launcherFindings()
 	b.variables()
 	b.hostfile()
-	b.spread()
+	if !b.order() {
+		b.spread()
+	}
 	b.ssh()
 	b.container()
 	b.rankWrapper()

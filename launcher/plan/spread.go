@@ -2,7 +2,13 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
+
+	"fabrun/envgen"
+	"fabrun/launcher/hosts"
+	"fabrun/topology/finding"
 )
 
 // spread makes a user's number of ranks reach all hosts of a resource manager's
@@ -41,6 +47,60 @@ func (b *builder) spread() {
 		// Whether PRRTE keeps to a hostfile's slots inside Slurm was not seen.
 		b.option(at, why, "--map-by", "node")
 	}
+}
+
+// order makes ranks follow an order of hosts that is not the resource manager's,
+// and reports whether it has placed them. Inside Slurm 22.05 a hostfile's order
+// was seen to be ignored by Open MPI 4.1.4 and MPICH 4.0.2; a sequential mapping
+// and srun's arbitrary distribution keep to it.
+func (b *builder) order() bool {
+	c := b.Command
+	if !b.Ordered || b.Hosts.Manager == "" || len(b.Place.Hosts) < 2 {
+		return false
+	}
+	why := "the hosts in the order of the topology"
+	lost := ""
+	switch d := c.Launcher.Dialect; {
+	case d == Torchrun: // its nodes are numbered in this order
+		return false
+	case c.UserMaps(b.Env) != "":
+		lost = c.UserMaps(b.Env) + " places the ranks"
+	case c.HostSource(b.Env) != nil || len(c.contexts) != 1 || c.Opaque != "":
+		lost = "the command line says where each application runs"
+	case c.Ranks() == nil || slices.ContainsFunc(b.Place.Hosts, func(h hosts.Host) bool { return h.Slots == nil }):
+		lost = "the number of ranks is not known: give -np"
+	case d == OpenMPI4:
+		b.plan.Files = slices.DeleteFunc(b.plan.Files, func(f File) bool { return f.Name == "hostfile" })
+		if !b.HostsGiven {
+			b.option(c.Launcher.Words, why, "--hostfile", RunDir+"/hostfile")
+		}
+		b.plan.Files = append(b.plan.Files, File{Name: "hostfile", Content: b.sequence(), Why: why + ", a line for each rank"})
+		b.option(c.Launcher.Words, why, "--map-by", "seq")
+		return true
+	case d == Srun && !b.HostsGiven:
+		b.plan.Files = append(b.plan.Files, File{Name: "hostfile", Content: b.sequence(), Why: why + ", a line for each task"})
+		b.set(envgen.Var{Name: "SLURM_HOSTFILE", Value: RunDir + "/hostfile", Scope: envgen.JobScope, Origin: envgen.FromPlan, Rule: "launcher.order", Why: why})
+		b.option(c.Launcher.Words, why, "--distribution=arbitrary")
+		return true
+	default:
+		lost = c.Launcher.Family + " takes the order of " + b.Hosts.Manager
+	}
+	b.find(finding.Finding{
+		ID: "launcher.order", Severity: finding.Note, Subject: "--topology", Seen: "ranks do not follow the topology's order: " + lost,
+		Wanted: "neighbouring ranks at one switch", Why: "the hosts are ordered for fabrun only", Hint: "where the manager knows the topology itself, its own order is by switch",
+	})
+	return false
+}
+
+// sequence is a host's name for each rank, in order.
+func (b *builder) sequence() string {
+	var text strings.Builder
+	for _, h := range b.Place.Hosts {
+		for range *h.Slots {
+			text.WriteString(h.Name + "\n")
+		}
+	}
+	return text.String()
 }
 
 // packs reports whether the launcher, which fills hosts in order, would put the

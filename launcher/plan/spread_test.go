@@ -5,8 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"fabrun/envgen"
 	"fabrun/launcher/hosts"
 	"fabrun/launcher/plan"
+	"fabrun/topology/finding"
 )
 
 // TestSpreadInsideAManager holds design rule slots.*: a user's -np reaches all
@@ -65,5 +67,43 @@ func TestSpreadInsideAManager(t *testing.T) {
 				t.Errorf("got %q, want %q in %q", got, tc.want, words)
 			}
 		})
+	}
+}
+
+// TestOrderInsideAManager: the order of a topology file reaches the ranks where
+// the launcher can be made to keep to it, and is said to be lost where not.
+func TestOrderInsideAManager(t *testing.T) {
+	two := 2
+	alloc := hosts.Allocation{Source: "slurm", Manager: "slurm", Hosts: []hosts.Host{{Name: "n3", Slots: &two}, {Name: "n1", Slots: &two}}}
+	const ompi4, ompi5 = "mpirun (Open MPI) 4.1.4", "mpirun (Open MPI) 5.0.7"
+	for _, tc := range []struct {
+		version, argv, want, file string
+		lost                      bool
+	}{
+		{ompi4, "mpirun -np 4 ./a.out", "--map-by seq", "n3\nn3\nn1\nn1\n", false},
+		{"slurm 23.11.4", "srun -n 4 ./a.out", "--distribution=arbitrary", "n3\nn3\nn1\nn1\n", false},
+		{ompi4, "mpirun ./a.out", "", "", true},
+		{ompi4, "mpirun --map-by core -np 4 ./a.out", "", "", true},
+		{ompi4, "mpirun -np 2 ./a.out : -np 2 ./b.out", "", "", true},
+		{ompi5, "mpirun -np 4 ./a.out", "", "", true},
+		{"HYDRA build details:\n    Version: 4.0.2", "mpiexec -n 4 ./a.out", "", "", true},
+	} {
+		argv := strings.Fields(tc.argv)
+		cmd := plan.Parse(plan.Identify(argv, tc.version, ""), argv)
+		p := plan.Build(plan.Request{Command: cmd, Env: []string{"PATH=/bin"}, Hosts: alloc, Place: alloc, Ordered: true})
+		var own []string
+		for _, a := range p.Argv {
+			if a.Origin == envgen.FromPlan {
+				own = append(own, a.Text)
+			}
+		}
+		file := ""
+		for _, f := range p.Files {
+			file = f.Content
+		}
+		lost := slices.ContainsFunc(p.Findings, func(f finding.Finding) bool { return f.ID == "launcher.order" })
+		if !strings.Contains(strings.Join(own, " "), tc.want) || file != tc.file || lost != tc.lost {
+			t.Errorf("%s: %q, file %q, said to be lost %v", tc.argv, own, file, lost)
+		}
 	}
 }
