@@ -67,9 +67,39 @@ func gdrWord(v watch.Verdict) string {
 	case !*v.GDR:
 		return "off"
 	case v.GDRPartial:
-		return "on, not for every connection"
+		s := "on, not for every connection"
+		if r := v.GDRRanks; r != nil {
+			if len(r.No) > 0 {
+				s += "; not for ranks " + rankList(r.No)
+			}
+			if len(r.Partly) > 0 {
+				s += "; in part for ranks " + rankList(r.Partly)
+			}
+		}
+		return s
 	}
 	return "on"
+}
+
+// rankList writes ascending ranks as ranges: "0-7, 12", at most a dozen of them.
+func rankList(ranks []int) string {
+	var out []string
+	for i := 0; i < len(ranks); {
+		k := i
+		for k+1 < len(ranks) && ranks[k+1] == ranks[k]+1 {
+			k++
+		}
+		if len(out) == 12 {
+			return strings.Join(out, ", ") + ", …"
+		}
+		if k == i {
+			out = append(out, strconv.Itoa(ranks[i]))
+		} else {
+			out = append(out, fmt.Sprintf("%d-%d", ranks[i], ranks[k]))
+		}
+		i = k + 1
+	}
+	return strings.Join(out, ", ")
 }
 
 func ranksWord(v watch.Verdict) string {

@@ -16,7 +16,7 @@ type barePattern struct {
 
 // barePatterns is the explicit list, in the order in which they are tried.
 var barePatterns = []barePattern{
-	{"ucx", []byte(" UCX "), (*state).ucxLine},
+	{"ucx", []byte("UCX "), (*state).ucxLine},
 	{"ucx-device", []byte("ib_mlx5_log.c:"), (*state).ucxBare},
 	{"ucx-verbs", []byte("completion with error:"), (*state).ucxBare},
 	{"ucx-crash", []byte("Caught signal "), (*state).ucxCrash},
@@ -69,6 +69,9 @@ var barePatterns = []barePattern{
 	{"mvapich-rank", []byte(":mpi_rank_"), (*state).mvapichRank},
 	{"libfabric", []byte("libfabric:"), (*state).libfabricLine},
 
+	{"verbs-driver", []byte("libibverbs: Warning: couldn't load driver '"), (*state).verbsDriver},
+	{"verbs-driver-2", []byte("libibverbs: Warning: couldnt load driver '"), (*state).verbsDriver},
+	{"verbs-sysfs", []byte("libibverbs: Warning: couldn't stat '/sys/class/infiniband/"), (*state).verbsSysfs},
 	{"command-line", []byte("-mca "), (*state).commandLine},
 	{"env-assignment", []byte("_"), (*state).envDump},
 	{"bare-nccl", []byte(""), (*state).bareNCCL},
@@ -77,7 +80,7 @@ var barePatterns = []barePattern{
 func (st *state) bareVersion(m *message) bool {
 	st.library("nccl")
 	i := bytes.Index(m.text, []byte("CCL version"))
-	v := message{proc: m.proc, rank: m.rank, text: m.text[i-1:], arg: bytes.TrimLeft(m.text[i+len("CCL version"):], " :"), raw: m.raw}
+	v := message{proc: m.proc, rank: m.rank, dev: -1, text: m.text[i-1:], arg: bytes.TrimLeft(m.text[i+len("CCL version"):], " :"), raw: m.raw}
 	st.versionLine(&v)
 	// Torch names the version in the line of its watchdog.
 	return !bytes.Contains(m.text, []byte("ProcessGroupNCCL")) && !bytes.Contains(m.text, []byte("NCCL error"))
@@ -121,6 +124,27 @@ func (st *state) torchError(m *message) bool {
 func (st *state) ncclFailure(m *message) bool {
 	st.library("nccl")
 	st.secondary("nccl-failed", "NCCL returned an error to the program: "+shown(m.text), m)
+	return true
+}
+
+// verbsDriver reads 'libibverbs: Warning: couldn't load driver 'libmlx5-rdmav34.so': …': the
+// part of libibverbs for one make of device is missing. It says so for every make that
+// is configured, so that only one in use today counts, and only where no device is found.
+func (st *state) verbsDriver(m *message) bool {
+	name, _, _ := strings.Cut(string(m.arg), "'")
+	name, _, _ = strings.Cut(strings.TrimPrefix(name[strings.LastIndex(name, "/")+1:], "lib"), "-rdmav")
+	switch name {
+	case "mlx5", "mlx4", "bnxt_re", "irdma", "efa", "erdma", "hns", "ionic", "qedr", "rxe":
+		st.fact(m, factVerbsDriver, name)
+		st.emit("verbs-driver:"+name, Event{ID: "verbs-driver", Severity: SeverityNote, Text: "libibverbs lacks its driver for " + name + " devices: install ibverbs-providers (rdma-core) in the image."}, m)
+	}
+	return true
+}
+
+// verbsSysfs reads a warning of libibverbs for a device that it may open and whose
+// directory in sysfs is not there: a container that was given half of it.
+func (st *state) verbsSysfs(m *message) bool {
+	st.fact(m, factSysfsGone, strings.TrimRight(word(m.arg), "'"))
 	return true
 }
 
@@ -186,6 +210,26 @@ func isEnvName(s string) bool {
 	return s != ""
 }
 
+// quotedWarns begin the warnings of NCCL that torch quotes under "Last error:",
+// the only place where they stand when NCCL_DEBUG is not set.
+var quotedWarns = [][]byte{
+	[]byte("Call to ibv_"), []byte("socketProgress"), []byte("Net : Conn"), []byte("socketStartConnect"), []byte("socketPollConnect"),
+	[]byte("socketFinalize"), []byte("Error: network "), []byte("Failed to initialize any NET"),
+}
+
+// afterRankTag returns what stands behind torch's '[rank3]: ' or a launcher's
+// '[trainer0|3]:'.
+func afterRankTag(t []byte) []byte {
+	if len(t) == 0 || t[0] != '[' {
+		return t
+	}
+	end := bytes.Index(t[:min(len(t), 40)], []byte("]:"))
+	if end < 0 {
+		return t
+	}
+	return bytes.TrimLeft(t[end+2:], " ")
+}
+
 // bareNCCL reads NCCL's own text where its prefix is missing: excerpts, the
 // tails of overwritten lines, and what torch quotes as "Last error".
 func (st *state) bareNCCL(m *message) bool {
@@ -195,12 +239,22 @@ func (st *state) bareNCCL(m *message) bool {
 		st.via(m, t[i+len(viaMark):])
 		return true
 	}
+	t = afterRankTag(t)
 	if bytes.HasPrefix(t, []byte("NET/")) || bytes.HasPrefix(t, []byte("Using network ")) {
 		st.library("nccl")
 		v := *m
-		v.warn = bytes.Contains(t, []byte("Got completion"))
+		v.text, v.warn = t, bytes.Contains(t, []byte("Got completion"))
 		st.message(&v)
 		return true
+	}
+	for _, lead := range quotedWarns {
+		if bytes.HasPrefix(t, lead) {
+			st.library("nccl")
+			v := *m
+			v.text, v.warn = t, true
+			st.message(&v)
+			return true
+		}
 	}
 	// 'Channel 00 -> NET/IB/0/GDRDMA', the short form that people quote.
 	if bytes.HasPrefix(t, []byte("Channel ")) {

@@ -7,6 +7,7 @@ import "bytes"
 type message struct {
 	proc  *proc  // who said it; nil where the line does not tell
 	rank  int    // rank of a launcher's or torch's tag; -1 unknown
+	dev   int    // the CUDA device of NCCL's prefix, -1 unknown: tells GPUs of one process apart
 	warn  bool   // NCCL WARN
 	nccl  bool   // an NCCL prefix was there
 	clean bool   // the prefix stood at the start of the line: its host can be trusted
@@ -22,6 +23,7 @@ type segment struct {
 	start, text     int // of the prefix, and of the message behind it
 	host            []byte
 	pid             uint32
+	dev             int
 	warn, hasPrefix bool
 	clean           bool
 }
@@ -118,6 +120,7 @@ func (s *segment) prefix(b []byte, floor, end int) {
 			return
 		}
 		s.start, s.host, s.pid, s.hasPrefix = floor+host, p[host:pid-1], uint32(n), true
+		s.dev, _ = leadingInt(p[open+1 : i])
 		return
 	}
 }
@@ -143,7 +146,7 @@ func cleanStart(before []byte) bool {
 		return true
 	}
 	switch before[len(before)-1] {
-	case ' ', '\t', ')', ']', '>', '|':
+	case ' ', '\t', ')', ']', '>', '|', '"', '\'', ',', ';', '=':
 		return true
 	case ':':
 		// "[1,0]<stdout>:" and "[rank3]:", but not the pid of a cut prefix.
@@ -173,13 +176,19 @@ func (st *state) line(b []byte, first int) {
 		if i+1 < len(st.segs) {
 			end = st.segs[i+1].start
 		}
+		if b[0] == '{' && end > s.text {
+			// A log collector's JSON: '{"log":"n1:… NCCL INFO …\n","stream":"stdout"}'.
+			if quote := bytes.IndexByte(b[s.text:end], '"'); quote >= 0 {
+				end = s.text + len(bytes.TrimSuffix(b[s.text:s.text+quote], []byte(`\n`)))
+			}
+		}
 		if end < s.text {
 			continue
 		}
 		m := &st.msg
-		*m = message{rank: -1, nccl: true, warn: s.warn, clean: s.clean, text: trimEnd(b[s.text:end]), raw: b}
+		*m = message{rank: -1, dev: -1, nccl: true, warn: s.warn, clean: s.clean, text: trimEnd(b[s.text:end]), raw: b}
 		if s.hasPrefix {
-			m.proc = st.procOf(s)
+			m.proc, m.dev = st.procOf(s), s.dev
 		}
 		st.library("nccl")
 		st.message(m)
@@ -188,7 +197,7 @@ func (st *state) line(b []byte, first int) {
 
 // bare reads text that has no NCCL prefix.
 func (st *state) bare(b, raw []byte) {
-	m := &message{rank: -1, text: bytes.TrimSpace(b), raw: raw}
+	m := &message{rank: -1, dev: -1, text: bytes.TrimSpace(b), raw: raw}
 	m.rank = torchRank(m.text)
 	if m.rank >= 0 {
 		if len(st.tagRanks) < maxProcs {

@@ -2,6 +2,7 @@ package watch
 
 import (
 	"bytes"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -168,6 +169,9 @@ func (st *state) commLine(m *message) {
 		}
 	}
 	if n > 0 {
+		if dev := intAfter(t, "cudaDev "); dev >= 0 {
+			m.dev = dev
+		}
 		st.rankOf(m, r, n)
 	}
 	switch {
@@ -236,9 +240,11 @@ func (st *state) usingNetwork(m *message) {
 	name := string(bytes.TrimSpace(m.arg))
 	// Older plugins print their version behind the name; a name that runs
 	// into other bytes is cut at what no name holds.
-	if i := strings.IndexAny(name, ":<>[]\t"); i >= 0 {
-		name = strings.TrimSpace(name[:i])
+	if i := strings.IndexAny(name, ":<>[]\t\"\\|│"); i >= 0 {
+		name = name[:i]
 	}
+	name, _, _ = strings.Cut(name, "  ") // a frame around the text
+	name = strings.TrimSpace(name)
 	if len(name) > 40 {
 		return
 	}
@@ -334,6 +340,7 @@ func (st *state) netSocket(m *message) {
 	switch {
 	case bytes.HasPrefix(t, []byte("Using [")):
 		st.socketIfs = true
+		m.proc.at(t)
 	case bytes.HasPrefix(t, []byte("No interface found")) || bytes.HasPrefix(t, []byte("No device found")):
 		st.failed("no-interface", "NCCL found no network interface at all: check NCCL_SOCKET_IFNAME against the names that the host has.", m)
 	}
@@ -351,6 +358,13 @@ func (st *state) netOFI(m *message) {
 		}
 		if isTCPProvider(prov) {
 			st.fact(m, CauseProviderTCP, prov)
+			st.announce(m)
+		}
+	case strings.Contains(low, "comm with ") && strings.HasSuffix(low, " nodes."):
+		// The tuner: '… comm with 16 ranks and 2 nodes.'
+		n, k := intAfter(m.text, "comm with "), intAfter(m.text, " ranks and ")
+		if n > 0 && k > 0 && n < 1<<24 && k <= n {
+			st.nranks, st.nnodes = max(st.nranks, n), max(st.nnodes, k)
 			st.announce(m)
 		}
 	case strings.Contains(low, "initializing plugin failed"),
@@ -525,6 +539,13 @@ func (st *state) channelLine(m *message) {
 	}
 	m.proc.reached(phaseChannels)
 	via := m.text[i+len(viaMark):]
+	if len(via) > 24 {
+		// RCCL says the communicator behind it: 'via NET/IB/0/GDRDMA comm 0x… nRanks 16'.
+		if j := bytes.Index(via, []byte(" comm 0x")); j > 0 {
+			st.nranks = max(st.nranks, min(intAfter(via[j:], "nRanks "), 1<<24))
+			via = via[:j]
+		}
+	}
 	inside := st.nnodes == 0 && !bytes.HasPrefix(via, []byte("NET/"))
 	if st.nranks == 0 || st.opt.Pairs || inside {
 		from, to := channelRanks(m.text[:i])
@@ -537,9 +558,45 @@ func (st *state) channelLine(m *message) {
 			st.pair(from, to, via)
 		}
 	}
-	if !st.knownVia(via) {
-		st.via(m, via)
+	kind := gdrNone
+	if t := st.knownVia(via); t != nil {
+		kind = t.kind
+	} else {
+		kind = st.via(m, via)
 	}
+	m.proc.uses(m.dev, kind)
+}
+
+// uses counts a connection of one GPU of a process.
+func (p *proc) uses(dev int, kind gdrKind) {
+	if p == nil || dev < 0 {
+		return
+	}
+	g := p.gpu(dev)
+	if g == nil {
+		return
+	}
+	switch kind {
+	case gdrYes, gdrRelay:
+		g.direct++
+	case gdrNo:
+		g.staged++
+	case gdrUnknown, gdrNone:
+	}
+}
+
+// gpu returns what is known of one GPU of a process; nil where there are too many.
+func (p *proc) gpu(dev int) *gpuUse {
+	for i := range p.gpus {
+		if int(p.gpus[i].dev) == dev {
+			return &p.gpus[i]
+		}
+	}
+	if len(p.gpus) >= maxGPUs {
+		return nil
+	}
+	p.gpus = append(p.gpus, gpuUse{dev: int16(dev), rank: -1})
+	return &p.gpus[len(p.gpus)-1]
 }
 
 // ringMembers reads 'Channel 00/04 :    0   3   2   1 …': every rank of the
@@ -613,27 +670,30 @@ func (st *state) localRank(m *message) {
 }
 
 // via counts one connection by what carries it.
-func (st *state) via(m *message, t []byte) {
+func (st *state) via(m *message, t []byte) gdrKind {
 	switch {
 	case bytes.HasPrefix(t, []byte("NET/")):
-		if count := st.viaNet(m, t[len("NET/"):]); count != nil {
-			st.keepVia(t, count)
+		count, kind := st.viaNet(m, t[len("NET/"):])
+		if count != nil {
+			st.keepVia(t, count, kind)
 		}
+		return kind
 	case bytes.HasPrefix(t, []byte("P2P/MNNVL")):
 		st.mnnvl = true
 		st.intra["P2P/MNNVL"] = true
-		st.keepVia(t, nil)
+		st.keepVia(t, nil, gdrNone)
 	case bytes.HasPrefix(t, []byte("P2P")):
 		st.intra["P2P"] = true
-		st.keepVia(t, nil)
+		st.keepVia(t, nil, gdrNone)
 	case bytes.HasPrefix(t, []byte("SHM")), bytes.HasPrefix(t, []byte("direct shared memory")):
 		st.intra["SHM"] = true
 		st.nvlinkUnused(m)
-		st.keepVia(t, nil)
+		st.keepVia(t, nil, gdrNone)
 	case bytes.HasPrefix(t, []byte("COLLNET/")):
 		st.intra["COLLNET"] = true
-		st.keepVia(t, nil)
+		st.keepVia(t, nil, gdrNone)
 	}
+	return gdrNone
 }
 
 // nvlinkUnused warns of ranks that talk through shared memory although the node
@@ -646,15 +706,15 @@ func (st *state) nvlinkUnused(m *message) {
 
 // viaNet reads '<net>/<dev>[(<proxy rank>)][/GDRDMA[(PCI)]][/Shared]'; the net's
 // name may hold spaces. It returns where channels of that kind are counted, nil
-// where the text is no such thing.
-func (st *state) viaNet(m *message, t []byte) *int {
+// where the text is no such thing, and the kind.
+func (st *state) viaNet(m *message, t []byte) (*int, gdrKind) {
 	name, rest, ok := bytes.Cut(t, []byte("/"))
 	if !ok || len(name) == 0 || len(name) > 40 {
-		return nil
+		return nil, gdrNone
 	}
 	dev, rest := leadingInt(rest)
 	if dev < 0 {
-		return nil
+		return nil, gdrNone
 	}
 	relay := false
 	if len(rest) > 0 && rest[0] == '(' {
@@ -674,7 +734,7 @@ func (st *state) viaNet(m *message, t []byte) *int {
 	}
 	if n, ok := st.channels[transportKey{string(name), dev, kind}]; ok {
 		*n++
-		return n
+		return n, kind
 	}
 	net := string(name)
 	st.addSeenNet(net)
@@ -689,7 +749,7 @@ func (st *state) viaNet(m *message, t []byte) *int {
 	if first || net == netSocketName {
 		st.announce(m)
 	}
-	return &count
+	return &count, kind
 }
 
 func (st *state) connectedRings(m *message) {
@@ -703,7 +763,32 @@ func (st *state) connectedRings(m *message) {
 
 func (st *state) connectedOther(m *message) { m.proc.reached(phaseConnected) }
 
-func (st *state) bootstrapLine(m *message) { m.proc.reached(phaseBootstrap) }
+func (st *state) bootstrapLine(m *message) {
+	m.proc.reached(phaseBootstrap)
+	m.proc.at(m.text)
+}
+
+// at keeps by which address a process is reached: 'Bootstrap : Using eth0:10.0.0.1<0>',
+// '… [0]eth0:10.0.0.1<0>', '… OOB eth0:10.0.0.1<0>'. It tells apart machines that go by one
+// name.
+func (p *proc) at(t []byte) {
+	if p == nil || p.addr != "" {
+		return
+	}
+	end := bytes.IndexByte(t, '<')
+	if end < 0 {
+		return
+	}
+	t = t[:end]
+	t = t[bytes.LastIndexAny(t, " ]")+1:]
+	name, addr, ok := bytes.Cut(t, []byte(":"))
+	if !ok || len(name) == 0 || len(name) > 16 {
+		return
+	}
+	if a, err := netip.ParseAddr(string(addr)); err == nil && !a.IsLoopback() && !a.IsLinkLocalUnicast() {
+		p.iface, p.addr = string(name), string(addr)
+	}
+}
 
 // --- what the user set ---
 
@@ -1026,7 +1111,7 @@ func (st *state) connectionClosed(m *message) {
 }
 
 func (st *state) socketProgress(m *message) {
-	if bytes.Contains(m.text, []byte("Connection closed by remote peer")) {
+	if bytes.Contains(m.text, []byte("Connection closed by remote peer")) || bytes.Contains(m.text, []byte("Connection reset by peer")) || bytes.Contains(m.text, []byte("Broken pipe")) {
 		st.connectionClosed(m)
 	}
 }
@@ -1060,6 +1145,9 @@ func (st *state) socketFailed(m *message) {
 		if strings.Contains(t, e) {
 			reason = e
 		}
+	}
+	if _, after, ok := strings.Cut(t, " failed : "); ok && reason == "" {
+		reason = after
 	}
 	if reason == "" && !strings.Contains(t, "exceeded") && !strings.Contains(t, "attempts") {
 		return

@@ -22,6 +22,7 @@ const (
 // head is a prefix at the beginning of a line, and who it names.
 type head struct {
 	proc *proc
+	dev  int16
 	len  uint8
 	text [maxHead]byte
 }
@@ -30,6 +31,7 @@ type head struct {
 // more channel.
 type tail struct {
 	count *int // nil: not even that
+	kind  gdrKind
 	len   uint8
 	text  [maxTail]byte
 }
@@ -64,21 +66,21 @@ func (st *state) quick(b []byte, at int) bool {
 	if ncclAt(text) >= 0 {
 		return false // two lines ran over each other, or the version
 	}
-	p := st.procAt(b[:at])
+	p, dev := st.procAt(b[:at])
 	if p == nil {
 		return false
 	}
 	p.lines++
 	st.library("nccl")
 	m := &st.msg
-	m.proc, m.rank, m.warn, m.nccl, m.clean, m.text, m.raw = p, -1, false, true, true, trimEnd(text), b
+	m.proc, m.rank, m.dev, m.warn, m.nccl, m.clean, m.text, m.raw = p, -1, dev, false, true, true, trimEnd(text), b
 	st.message(m)
 	return true
 }
 
-// procAt returns the process that the beginning of a line names; nil where it
-// names none, or one too many.
-func (st *state) procAt(b []byte) *proc {
+// procAt returns the process that the beginning of a line names, and the device;
+// nil where it names none, or one too many.
+func (st *state) procAt(b []byte) (*proc, int) {
 	if st.heads == nil {
 		st.heads = make([]head, headSlots)
 	}
@@ -86,24 +88,24 @@ func (st *state) procAt(b []byte) *proc {
 	pair := st.heads[i : i+2]
 	for k := range pair {
 		if pair[k].is(b) {
-			return pair[k].proc
+			return pair[k].proc, int(pair[k].dev)
 		}
 	}
 	s := segment{start: len(b)}
 	s.prefix(b, 0, len(b))
 	if !s.hasPrefix || s.start != 0 {
-		return nil
+		return nil, -1
 	}
 	s.clean = true
 	p := st.procOf(&s)
 	if p == nil {
-		return nil
+		return nil, -1
 	}
 	p.lines-- // procOf has counted a line, and so will the caller
 	pair[1] = pair[0]
-	pair[0] = head{proc: p, len: uint8(len(b))}
+	pair[0] = head{proc: p, dev: int16(s.dev), len: uint8(len(b))}
 	copy(pair[0].text[:], b)
-	return p
+	return p, s.dev
 }
 
 // trimEnd takes spaces and tabs off the end.
@@ -114,28 +116,29 @@ func trimEnd(b []byte) []byte {
 	return b
 }
 
-// knownVia counts a channel whose ending was met before.
-func (st *state) knownVia(via []byte) bool {
+// knownVia counts a channel whose ending was met before; nil where it was not.
+func (st *state) knownVia(via []byte) *tail {
 	if len(via) < 8 || len(via) > maxTail {
-		return false
+		return nil
 	}
 	t := &st.tails[mix(via)%tailSlots]
 	if !t.is(via) {
-		return false
+		return nil
 	}
 	if t.count != nil {
 		*t.count++
 	}
-	return true
+	return t
 }
 
-// keepVia remembers that all that another such ending means is one more of count.
-func (st *state) keepVia(via []byte, count *int) {
+// keepVia remembers that all that another such ending means is one more of count,
+// of a kind.
+func (st *state) keepVia(via []byte, count *int, kind gdrKind) {
 	if len(via) < 8 || len(via) > maxTail {
 		return
 	}
 	t := &st.tails[mix(via)%tailSlots]
-	t.count, t.len = count, uint8(copy(t.text[:], via))
+	t.count, t.kind, t.len = count, kind, uint8(copy(t.text[:], via))
 }
 
 // ncclAt returns where "NCCL " begins in b, or -1. Of its bytes the L is the

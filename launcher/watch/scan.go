@@ -86,6 +86,14 @@ var (
 		{"internal_Init_thread", 8},
 		{"FI_PROVIDER", 0},
 		{"libibverbs: Warning", 7},
+		// What torch quotes of NCCL.
+		{"Call to ibv_", 8},
+		{"socketProgress", 4},
+		{"socketStartConnect", 6},
+		{"socketPollConnect", 6},
+		{"socketFinalize", 4},
+		{"Net : Connect", 0},
+		{"Error: network", 2},
 	}
 )
 
@@ -351,6 +359,9 @@ func cleanLine(dst, b []byte) []byte {
 		case b[i] == '[':
 			if n := tagLen(b[i:]); n > 0 {
 				i += n
+				if isTimeStamp(dst) {
+					dst = dst[:0] // --timestamp-output puts it before the tag
+				}
 				// Open MPI 5 writes a space after the tag.
 				if len(dst) == 0 && i < len(b) && b[i] == ' ' {
 					i++
@@ -365,6 +376,16 @@ func cleanLine(dst, b []byte) []byte {
 		}
 	}
 	return dst
+}
+
+// isTimeStamp reports whether b is the time that a launcher puts before a line:
+// 'Sat Nov 21 07:11:11 2026', '2026-11-21 07:11:11'.
+func isTimeStamp(b []byte) bool {
+	if len(b) < 15 || len(b) > 40 || bytes.Count(b, []byte(":")) != 2 {
+		return false
+	}
+	last := bytes.TrimRight(b, " ")
+	return len(last) > 0 && last[len(last)-1] >= '0' && last[len(last)-1] <= '9' && bytes.IndexByte(b, '[') < 0
 }
 
 // escapeEnd returns the index after the escape sequence that starts at i: CSI

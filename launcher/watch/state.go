@@ -33,6 +33,19 @@ type proc struct {
 
 	version, devs, gid string // as it told them
 	waitsFor           string // the address that it tries to reach
+
+	iface, addr string   // by which it is reached; addr "" unknown
+	gpus        []gpuUse // those whose connections were told
+}
+
+// maxGPUs bounds the GPUs of one process.
+const maxGPUs = 64
+
+// gpuUse is how one GPU of a process exchanges data with other nodes.
+type gpuUse struct {
+	dev            int16
+	rank           int32 // in the largest communicator; -1 unknown
+	direct, staged uint32
 }
 
 // phase is how far a rank has come; used to say what a stalled job waits for.
@@ -58,7 +71,8 @@ type transportKey struct {
 type gdrKind uint8
 
 const (
-	gdrUnknown gdrKind = iota // the line was cut off before it said
+	gdrNone    gdrKind = iota // no connection to another node
+	gdrUnknown                // the line was cut off before it said
 	gdrNo
 	gdrYes
 	gdrRelay // /GDRDMA from the memory of another GPU of the node (PXN)
@@ -173,7 +187,8 @@ func (st *state) procOf(s *segment) *proc {
 }
 
 func (st *state) library(name string) {
-	if st.lib == "" || name == "rccl" && st.lib == "nccl" {
+	// libfabric is what another library sends by.
+	if st.lib == "" || st.lib == "libfabric" || name == "rccl" && st.lib == "nccl" {
 		st.lib = name
 	}
 }
@@ -276,9 +291,20 @@ func (st *state) rankOf(m *message, r, n int) {
 	}
 	if n > p.nranks {
 		p.nranks, p.ranks = n, p.ranks[:0]
+		for i := range p.gpus {
+			p.gpus[i].rank = -1
+		}
 	}
-	if n == p.nranks && !slices.Contains(p.ranks, r) && len(p.ranks) < 64 {
+	if n < p.nranks {
+		return
+	}
+	if !slices.Contains(p.ranks, r) && len(p.ranks) < maxGPUs {
 		p.ranks = append(p.ranks, r)
+	}
+	if m.dev >= 0 {
+		if g := p.gpu(m.dev); g != nil {
+			g.rank = int32(r)
+		}
 	}
 }
 

@@ -22,6 +22,9 @@ type ucxState struct {
 // ucxLine reads one line of UCX's log:
 // '[sec.usec] [host:pid:tid] file:line UCX  LEVEL message'.
 func (st *state) ucxLine(m *message) bool {
+	if at := len(m.text) - len(m.arg) - len("UCX "); at > 0 && m.text[at-1] != ' ' {
+		return false
+	}
 	level, text, ok := bytes.Cut(bytes.TrimLeft(m.arg, " "), []byte(" "))
 	if !ok {
 		return false

@@ -33,6 +33,8 @@ const (
 	factOFIFailed    = "ofi-plugin-failed"
 	factUCXDevice    = "ucx-device"
 	factUCXTransport = "ucx-transport"
+	factVerbsDriver  = "verbs-driver"  // libibverbs has no driver for a make of device
+	factSysfsGone    = "verbs-sysfs"   // a device's directory in sysfs is not there
 	factUCXLevel     = "mpi-ucx-level" // Open MPI's UCX component took no device as its own
 )
 
@@ -73,6 +75,9 @@ func (st *state) causeSentence(cause string) string {
 	t := causeTexts[cause]
 	if cause == CauseHCAFilter {
 		t = "NCCL_IB_HCA=" + st.env["NCCL_IB_HCA"] + " matches no active RDMA device, so data goes over sockets: name one that the host has, or unset it."
+	}
+	if drv := st.facts[factVerbsDriver]; cause == CauseVerbsMissing && drv != "" {
+		t = "libibverbs cannot load its driver for " + drv + " devices where the ranks run, so data goes over sockets: install ibverbs-providers (rdma-core) in the image."
 	}
 	if dev := st.facts[CauseDeviceOpen]; cause == CauseDeviceOpen && dev != "" {
 		t = "RDMA device " + dev + strings.TrimPrefix(t, "An RDMA device")
@@ -132,8 +137,8 @@ func (st *state) nodes() (int, bool) {
 		return n, true
 	}
 	hosts := st.trustedHosts()
-	if len(hosts) > 1 {
-		return len(hosts), true
+	if n := st.machines(hosts); n > 1 {
+		return n, true
 	}
 	if st.ucx.internal > 0 {
 		return 2, true
@@ -168,22 +173,47 @@ func (st *state) nodesExactly() int {
 		return hostsIn(st.mpi.ranks)
 	}
 	hosts := st.trustedHosts()
+	n := st.machines(hosts)
 	switch {
-	case len(hosts) > 1 && st.wholeOnOneHost():
+	case len(hosts) > 1 && n == len(hosts) && st.wholeOnOneHost():
 		// Several communicators, each complete on its host.
 		return 1
 	case len(st.channels) > 0 || st.ucx.internal > 0:
 		// Something leaves a node: then one host name is not all.
-		if len(hosts) > 1 && st.nranks > 0 && st.ranksSeen() >= st.nranks {
-			return len(hosts)
+		if n > 1 && st.nranks > 0 && st.ranksSeen() >= st.nranks {
+			return n
 		}
 		return 0
-	case st.size() > 0 && len(hosts) > 0 && st.ranksSeen() >= st.size():
-		return len(hosts)
+	case st.size() > 0 && n > 0 && st.ranksSeen() >= st.size():
+		return n
 	case st.nranks > 0 && st.localRanks >= st.nranks:
 		return 1
 	}
 	return 0
+}
+
+// machines counts the machines behind host names: some clusters call several
+// 'ubuntu' or 'localhost', but their interfaces of one name have addresses of their
+// own.
+func (st *state) machines(hosts map[string]int) int {
+	addrs := map[string]map[string]bool{} // by host and interface
+	of := map[string]int{}
+	for key, p := range st.procs {
+		if _, ok := hosts[key.host]; !ok || p.addr == "" {
+			continue
+		}
+		k := key.host + " " + p.iface
+		if addrs[k] == nil {
+			addrs[k] = map[string]bool{}
+		}
+		addrs[k][p.addr] = true
+		of[key.host] = max(of[key.host], len(addrs[k]))
+	}
+	n := 0
+	for h := range hosts {
+		n += max(1, of[h])
+	}
+	return n
 }
 
 // hostsIn counts the hosts of a table of ranks.
@@ -247,7 +277,8 @@ func (st *state) ranksSeen() int {
 				ranks[r] = true
 			}
 		} else {
-			unknown++
+			// A process that drives several GPUs is several ranks.
+			unknown += max(1, len(p.gpus))
 		}
 	}
 	n := len(ranks) + unknown
@@ -370,6 +401,10 @@ func (st *state) cause(choseRDMA bool) (string, bool) {
 		return CauseNoOOB, false
 	case has(CauseHidden):
 		return CauseHidden, false
+	case (has(CauseNoDevice) || st.ibEmpty) && has(factVerbsDriver):
+		return CauseVerbsMissing, false
+	case (has(CauseNoDevice) || st.ibEmpty) && has(factSysfsGone):
+		return CauseHidden, false
 	case has(CauseNoDevice) || st.ibEmpty:
 		if v := st.env["NCCL_IB_HCA"]; v != "" {
 			return CauseHCAFilter, false
@@ -458,6 +493,9 @@ func (st *state) verdict() Verdict {
 	slices.Sort(v.Devices)
 	st.transports(&v)
 	st.gdr(&v)
+	if v.GDR != nil {
+		v.GDRRanks = st.gdrRanks()
+	}
 	if n := st.ranksSeen(); n > 0 && !st.elided {
 		v.RanksSeen = &n
 	}
@@ -583,9 +621,39 @@ func (st *state) gdr(v *Verdict) {
 	}
 }
 
+// gdrRanks says for each rank whose number is known how its GPU exchanges data
+// with other nodes.
+func (st *state) gdrRanks() *GDRRanks {
+	out := GDRRanks{Yes: []int{}, Partly: []int{}, No: []int{}}
+	for _, p := range st.procs {
+		if p.nranks != st.nranks {
+			continue
+		}
+		for _, g := range p.gpus {
+			switch {
+			case g.rank < 0 || g.direct+g.staged == 0:
+			case g.staged == 0:
+				out.Yes = append(out.Yes, int(g.rank))
+			case g.direct == 0:
+				out.No = append(out.No, int(g.rank))
+			default:
+				out.Partly = append(out.Partly, int(g.rank))
+			}
+		}
+	}
+	if len(out.Yes)+len(out.Partly)+len(out.No) == 0 {
+		return nil
+	}
+	for _, l := range []*[]int{&out.Yes, &out.Partly, &out.No} {
+		slices.Sort(*l)
+		*l = slices.Compact(*l)
+	}
+	return &out
+}
+
 // multiNodeSure is multiNode without what is only presumed.
 func (st *state) multiNodeSure() bool {
-	return st.nnodes > 1 || len(st.trustedHosts()) > 1 || st.fewerOnHost()
+	return st.nnodes > 1 || st.machines(st.trustedHosts()) > 1 || st.fewerOnHost()
 }
 
 // fewerOnHost reports whether ranks are missing that must be on another host.

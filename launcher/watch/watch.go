@@ -31,24 +31,34 @@ const SchemaVerdict = "fabrun/watch/v1"
 // Verdict is what a log, or a running job, says about its transport. Its JSON
 // is an interface (schema fabrun/watch/v1).
 type Verdict struct {
-	Schema              string   `json:"schema"`
-	Library             string   `json:"library"` // "nccl", "rccl", "ucx", "openmpi", "intelmpi", …; "" none seen
-	Version             string   `json:"version"`
-	Networks            []string `json:"networks"`
-	InterNodeTransports []string `json:"inter_node_transports"`
-	GDR                 *bool    `json:"gdr"` // nil: the log cannot tell
-	GDRPartial          bool     `json:"gdr_partial"`
-	Devices             []string `json:"devices"`
-	RanksSeen           *int     `json:"ranks_seen"`
-	NRanks              *int     `json:"nranks"`
-	NNodes              *int     `json:"nnodes"`
-	Fallback            *bool    `json:"fallback"` // nil: the log cannot tell
-	Cause               *string  `json:"cause"`
-	Intentional         bool     `json:"intentional"` // the user chose that transport
-	FatalErrors         []string `json:"fatal_errors"`
-	Pairs               []Pair   `json:"pairs,omitempty"` // only where they were asked for
-	Events              []Event  `json:"events"`
-	Sentence            string   `json:"sentence"` // the verdict in one sentence, with the fix
+	Schema              string    `json:"schema"`
+	Library             string    `json:"library"` // "nccl", "rccl", "ucx", "openmpi", "intelmpi", …; "" none seen
+	Version             string    `json:"version"`
+	Networks            []string  `json:"networks"`
+	InterNodeTransports []string  `json:"inter_node_transports"`
+	GDR                 *bool     `json:"gdr"` // nil: the log cannot tell
+	GDRPartial          bool      `json:"gdr_partial"`
+	GDRRanks            *GDRRanks `json:"gdr_ranks"` // nil: the log does not tell by rank
+	Devices             []string  `json:"devices"`
+	RanksSeen           *int      `json:"ranks_seen"`
+	NRanks              *int      `json:"nranks"`
+	NNodes              *int      `json:"nnodes"`
+	Fallback            *bool     `json:"fallback"` // nil: the log cannot tell
+	Cause               *string   `json:"cause"`
+	Intentional         bool      `json:"intentional"` // the user chose that transport
+	FatalErrors         []string  `json:"fatal_errors"`
+	Pairs               []Pair    `json:"pairs,omitempty"` // only where they were asked for
+	Events              []Event   `json:"events"`
+	Sentence            string    `json:"sentence"` // the verdict in one sentence, with the fix
+}
+
+// GDRRanks is GPUDirect rank by rank, in the numbers of the largest communicator:
+// all of its connections to other nodes, some, or none go between the GPU's memory
+// and the device without the host's.
+type GDRRanks struct {
+	Yes    []int `json:"yes"`
+	Partly []int `json:"partly"`
+	No     []int `json:"no"`
 }
 
 // Pair is what carries the channels from one rank to another, in the numbers

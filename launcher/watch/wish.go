@@ -1,6 +1,9 @@
 package watch
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // AsksForTCP reports whether a command line and an environment choose TCP, so
 // that a job over TCP is what was asked for. set is the environment by name.
@@ -98,6 +101,14 @@ func Merge(vs []Verdict) Verdict {
 		default:
 			out.GDRPartial = out.GDRPartial || v.GDRPartial
 		}
+		if r := v.GDRRanks; r != nil {
+			if out.GDRRanks == nil {
+				out.GDRRanks = &GDRRanks{Yes: []int{}, Partly: []int{}, No: []int{}}
+			}
+			out.GDRRanks.Yes = append(out.GDRRanks.Yes, r.Yes...)
+			out.GDRRanks.Partly = append(out.GDRRanks.Partly, r.Partly...)
+			out.GDRRanks.No = append(out.GDRRanks.No, r.No...)
+		}
 		addInt(&out.RanksSeen, v.RanksSeen, false)
 		addInt(&out.NRanks, v.NRanks, true)
 		addInt(&out.NNodes, v.NNodes, true)
@@ -123,6 +134,11 @@ func Merge(vs []Verdict) Verdict {
 				out.Events = append(out.Events, e)
 			}
 		}
+	}
+	if r := out.GDRRanks; r != nil {
+		slices.Sort(r.Yes)
+		slices.Sort(r.Partly)
+		slices.Sort(r.No)
 	}
 	fellBack := out.Fallback != nil && *out.Fallback
 	if !fellBack && unknown && !sure {
