@@ -3,12 +3,15 @@ package launcher
 import (
 	"io/fs"
 	"net"
+	"net/netip"
 	"os"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/safchain/ethtool"
 
 	"fabrun/launcher/watch"
 )
@@ -21,19 +24,39 @@ type Meter struct {
 	peers peerMeter
 	uid   int
 	cpu   [2]uint64 // busy and all jiffies of the look before
+
+	stats   func(netdev string) map[string]uint64 // ethtool -S; nil where it does not tell
+	statsOf map[string]map[string]uint64          // of the last time that all was read
+	read    time.Time                             // when that was
 }
 
 // NewMeter returns a Meter of this host.
 func NewMeter(host string) *Meter {
-	return &Meter{host: host, sys: os.DirFS("/sys"), proc: "/proc", uid: os.Getuid()}
+	return &Meter{host: host, sys: os.DirFS("/sys"), proc: "/proc", uid: os.Getuid(), stats: ethtoolStats}
 }
 
 // Look reads everything once. It takes a few milliseconds and fails at nothing:
-// what cannot be read is absent from the Sample.
-func (m *Meter) Look(now time.Time) watch.Sample {
+// what cannot be read is absent from the Sample. The statistics of the netdevs,
+// for which drivers ask their firmware, are read at the first look, at the last
+// one, and not more often than every sampleEvery.
+func (m *Meter) Look(now time.Time, last bool) watch.Sample {
 	s := watch.Sample{Time: now, Host: m.host, Ports: rdmaPorts(m.sys), Netdevs: netdevs(m.sys), Addresses: addresses()}
+	if last || m.statsOf == nil || now.Sub(m.read) >= sampleEvery {
+		m.read, m.statsOf = now, map[string]map[string]uint64{}
+		for _, p := range s.Ports {
+			if p.Netdev != "" && m.stats != nil {
+				m.statsOf[p.Netdev] = m.stats(p.Netdev)
+			}
+		}
+		m.peers.fabric = fabricAddresses(m.sys, s.Ports)
+	}
 	if socks, err := tcpSockets(); err == nil {
 		s.TCP = m.peers.look(socks, skipRuntime(runtimeSockets(m.proc)))
+	}
+	for _, p := range s.Ports {
+		for name, v := range m.statsOf[p.Netdev] {
+			watch.AddStat(p.Counters, name, v)
+		}
 	}
 	if len(s.Ports) > 0 {
 		if qps := queuePairs(ownerOf(m.proc, m.uid)); qps != nil {
@@ -46,6 +69,20 @@ func (m *Meter) Look(now time.Time) watch.Sample {
 	}
 	s.CPUUse = m.cpuUse()
 	return s
+}
+
+// ethtoolStats is what ethtool -S says of a netdev.
+func ethtoolStats(netdev string) map[string]uint64 {
+	e, err := ethtool.NewEthtool()
+	if err != nil {
+		return nil
+	}
+	defer e.Close()
+	all, err := e.Stats(netdev)
+	if err != nil {
+		return nil
+	}
+	return all
 }
 
 // cpuUse is the share of time that the CPUs were busy since the look before.
@@ -94,6 +131,50 @@ func addresses() []string {
 	return out
 }
 
+// fabricAddresses are this host's addresses on netdevs that share a wire with an
+// RDMA port: its own, and the VLANs, bonds and bridges above it.
+func fabricAddresses(sys fs.FS, ports []watch.PortSample) map[netip.Addr]bool {
+	out := map[netip.Addr]bool{}
+	ifs, err := net.Interfaces()
+	if err != nil {
+		return out
+	}
+	for _, i := range ifs[:min(len(ifs), 1024)] {
+		if !onFabric(sys, i.Name, ports) {
+			continue
+		}
+		addrs, err := i.Addrs()
+		if err != nil {
+			continue
+		}
+		for _, a := range addrs {
+			if p, err := netip.ParsePrefix(a.String()); err == nil {
+				out[p.Addr().Unmap()] = true
+			}
+		}
+	}
+	return out
+}
+
+func onFabric(sys fs.FS, netdev string, ports []watch.PortSample) bool {
+	names := []string{netdev}
+	entries, err := fs.ReadDir(sys, path.Join("class/net", netdev))
+	if err == nil {
+		for _, e := range entries {
+			if lower, ok := strings.CutPrefix(e.Name(), "lower_"); ok {
+				names = append(names, lower)
+			}
+			if e.Name() == "device" {
+				// IP over InfiniBand.
+				if hcas, err := fs.ReadDir(sys, path.Join("class/net", netdev, "device/infiniband")); err == nil && len(hcas) > 0 {
+					return true
+				}
+			}
+		}
+	}
+	return slices.ContainsFunc(ports, func(p watch.PortSample) bool { return p.Netdev != "" && slices.Contains(names, p.Netdev) })
+}
+
 // rdmaPorts reads every port of every RDMA device of a /sys tree.
 func rdmaPorts(sys fs.FS) []watch.PortSample {
 	out := []watch.PortSample{}
@@ -123,6 +204,8 @@ func rdmaPorts(sys fs.FS) []watch.PortSample {
 			if parent := sysText(sys, path.Join(base, "parent")); parent != "" {
 				s.Netdev, s.Emulated = parent, true
 				s.RateGbps = 0 // it says 2.5 Gb/s whatever the netdev is
+			} else {
+				s.Netdev = portNetdev(sys, base, dir, num)
 			}
 			dirs := []string{path.Join(dir, "counters"), path.Join(dir, "hw_counters")}
 			if len(ports) == 1 {
@@ -135,6 +218,30 @@ func rdmaPorts(sys fs.FS) []watch.PortSample {
 		}
 	}
 	return out
+}
+
+// portNetdev is the netdev that shares the wire of a port: the one of its PCI
+// device, or, where that is hidden, the one that its GIDs name (which may be a VLAN
+// or a bond).
+func portNetdev(sys fs.FS, device, port string, num int) string {
+	if devs, err := fs.ReadDir(sys, path.Join(device, "device/net")); err == nil {
+		for _, d := range devs {
+			n, err := strconv.Atoi(sysText(sys, path.Join(device, "device/net", d.Name(), "dev_port")))
+			if err == nil && n == num-1 || len(devs) == 1 {
+				return d.Name()
+			}
+		}
+	}
+	gids, err := fs.ReadDir(sys, path.Join(port, "gid_attrs/ndevs"))
+	if err != nil {
+		return ""
+	}
+	for _, g := range gids[:min(len(gids), 16)] {
+		if name := sysText(sys, path.Join(port, "gid_attrs/ndevs", g.Name())); name != "" {
+			return name
+		}
+	}
+	return ""
 }
 
 func readCounters(sys fs.FS, dir string, into map[watch.Counter]uint64) {

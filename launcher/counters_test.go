@@ -25,6 +25,8 @@ func TestRDMAPorts(t *testing.T) {
 		"class/infiniband/mlx5_0/ports/1/counters/port_rcv_data":                "N/A (no PMA)",
 		"class/infiniband/mlx5_0/ports/1/hw_counters/out_of_sequence":           "3",
 		"class/infiniband/mlx5_0/ports/1/hw_counters/lifespan":                  "10",
+		"class/infiniband/mlx5_0/device/net/ens2f0/dev_port":                    "0",
+		"class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/0":                     "ens2f0.100",
 		"class/infiniband/rxe_0/parent":                                         "ens1",
 		"class/infiniband/rxe_0/ports/1/state":                                  "4: ACTIVE",
 		"class/infiniband/rxe_0/ports/1/rate":                                   "2.5 Gb/sec (1X SDR)",
@@ -36,7 +38,7 @@ func TestRDMAPorts(t *testing.T) {
 		sys[name] = &fstest.MapFile{Data: []byte(text + "\n")}
 	}
 	want := []watch.PortSample{
-		{HCA: "mlx5_0", Port: 1, Active: true, RateGbps: 400, Counters: map[watch.Counter]uint64{watch.TxBytes: 1000, watch.OutOfSeq: 3}},
+		{HCA: "mlx5_0", Port: 1, Netdev: "ens2f0", Active: true, RateGbps: 400, Counters: map[watch.Counter]uint64{watch.TxBytes: 1000, watch.OutOfSeq: 3}},
 		{
 			HCA: "rxe_0", Port: 1, Netdev: "ens1", Active: true, Emulated: true,
 			Counters: map[watch.Counter]uint64{watch.TxPackets: 4256, watch.RxPackets: 4255, watch.OutOfSeq: 0},
@@ -219,6 +221,50 @@ func TestPollPause(t *testing.T) {
 	} {
 		if got := pollPause(c.quiet); got != c.want {
 			t.Errorf("after %v: %v, want %v", c.quiet, got, c.want)
+		}
+	}
+}
+
+// TestMeterReadsStatistics: the netdev's statistics are the port's, and are not
+// read at every look.
+func TestMeterReadsStatistics(t *testing.T) {
+	sys := fstest.MapFS{}
+	for name, text := range map[string]string{
+		"class/infiniband/mlx5_0/ports/1/state":             "4: ACTIVE",
+		"class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/0": "bond0",
+	} {
+		sys[name] = &fstest.MapFile{Data: []byte(text + "\n")}
+	}
+	reads := 0
+	m := &Meter{host: "n1", sys: sys, proc: t.TempDir(), stats: func(netdev string) map[string]uint64 {
+		reads++
+		if netdev != "bond0" {
+			t.Errorf("statistics of %q", netdev)
+		}
+		return map[string]uint64{"rx_prio3_pause": uint64(100 * reads), "rx_packets": 7}
+	}}
+	began := time.Unix(1000, 0)
+	for i, c := range []struct {
+		after time.Duration
+		last  bool
+		want  uint64
+	}{{0, false, 100}, {time.Second, false, 100}, {sampleEvery, false, 200}, {sampleEvery + time.Second, true, 300}} {
+		s := m.Look(began.Add(c.after), c.last)
+		if got := s.Ports[0].Counters[watch.PauseRx]; got != c.want || len(s.Ports[0].Counters) != 2 {
+			t.Errorf("look %d: %v, want %d pauses", i, s.Ports[0].Counters, c.want)
+		}
+	}
+}
+
+func TestOnFabric(t *testing.T) {
+	sys := fstest.MapFS{}
+	for _, name := range []string{"ens1/mtu", "ens1.100/lower_ens1/mtu", "bond0/lower_ens2/mtu", "eth0/device/mtu", "ib0/device/infiniband/mlx5_1/fw_ver", "docker0/mtu"} {
+		sys["class/net/"+name] = &fstest.MapFile{}
+	}
+	ports := []watch.PortSample{{HCA: "mlx5_0", Netdev: "ens1"}, {HCA: "mlx5_1"}}
+	for name, want := range map[string]bool{"ens1": true, "ens1.100": true, "bond0": false, "eth0": false, "ib0": true, "docker0": false, "gone0": false} {
+		if got := onFabric(sys, name, ports); got != want {
+			t.Errorf("%s: %v, want %v", name, got, want)
 		}
 	}
 }

@@ -72,18 +72,18 @@ func NewEyes(cfg EyesConfig) *Eyes {
 	e := &Eyes{cfg: cfg, grown: time.Now()}
 	e.watcher = watch.New(watch.Options{OnEvent: cfg.OnEvent, Relay: cfg.Relay, Pairs: cfg.Pairs, Now: time.Now, Host: cfg.Host})
 	e.follower = NewFollower(e.watcher, cfg.Follow)
-	e.sample()
+	e.sample(false)
 	return e
 }
 
 // Watcher is what the streams of the job are written to where they are read.
 func (e *Eyes) Watcher() *watch.Watcher { return e.watcher }
 
-func (e *Eyes) sample() {
+func (e *Eyes) sample(last bool) {
 	if e.cfg.Meter == nil {
 		return
 	}
-	if s := e.cfg.Meter.Look(time.Now()); e.cfg.OnSample != nil {
+	if s := e.cfg.Meter.Look(time.Now(), last); e.cfg.OnSample != nil {
 		e.cfg.OnSample(s)
 	}
 }
@@ -99,7 +99,7 @@ func (e *Eyes) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			e.follower.Close()
-			e.sample()
+			e.sample(true)
 			return
 		case now := <-poll.C:
 			e.follower.Poll()
@@ -111,7 +111,7 @@ func (e *Eyes) Run(ctx context.Context) {
 			}
 			poll.Reset(pollPause(now.Sub(e.grown)))
 		case now := <-sample.C:
-			e.sample()
+			e.sample(false)
 			sample.Reset(samplePause(now.Sub(began), e.cfg.Sample))
 		}
 	}

@@ -91,8 +91,9 @@ func tcpSockets() ([]tcpSocket, error) {
 // peerMeter adds up what TCP connections moved, by the address of the peer.
 // Connections come and go between two looks: each keeps its last count.
 type peerMeter struct {
-	open  map[uint64]tcpSocket
-	total map[netip.Addr]watch.PeerBytes // of connections that are gone
+	open   map[uint64]tcpSocket
+	total  map[netip.Addr]watch.PeerBytes // of connections that are gone
+	fabric map[netip.Addr]bool            // own addresses on netdevs that share a wire with an RDMA port
 }
 
 // look takes the connections there are now; the result has every peer once.
@@ -110,7 +111,7 @@ func (m *peerMeter) look(now []tcpSocket, skip func(tcpSocket) bool) []watch.Pee
 	}
 	for cookie, s := range m.open {
 		if _, still := open[cookie]; !still && len(m.total) < maxTrackedSockets {
-			m.total[s.peer.Addr()] = plus(m.total[s.peer.Addr()], s)
+			m.total[s.peer.Addr()] = m.plus(m.total[s.peer.Addr()], s)
 		}
 	}
 	m.open = open
@@ -119,7 +120,7 @@ func (m *peerMeter) look(now []tcpSocket, skip func(tcpSocket) bool) []watch.Pee
 		sum[a] = p
 	}
 	for _, s := range open {
-		sum[s.peer.Addr()] = plus(sum[s.peer.Addr()], s)
+		sum[s.peer.Addr()] = m.plus(sum[s.peer.Addr()], s)
 	}
 	out := make([]watch.PeerBytes, 0, len(sum))
 	for a, p := range sum {
@@ -130,9 +131,12 @@ func (m *peerMeter) look(now []tcpSocket, skip func(tcpSocket) bool) []watch.Pee
 	return out
 }
 
-func plus(p watch.PeerBytes, s tcpSocket) watch.PeerBytes {
+func (m *peerMeter) plus(p watch.PeerBytes, s tcpSocket) watch.PeerBytes {
 	p.Tx += s.acked
 	p.Rx += s.recvd
+	if m.fabric[s.local.Addr()] {
+		p.Fabric += s.acked + s.recvd
+	}
 	return p
 }
 

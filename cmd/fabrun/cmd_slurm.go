@@ -148,7 +148,7 @@ func runSlurmProlog(ctx context.Context, a *app, o slurmOptions) error {
 	}
 	job := a.slurmJob()
 	if job != "" {
-		defer store.saveJob(job, jobRecord{Job: job, Started: time.Now(), First: launcher.NewMeter(a.slurmNode(o)).Look(time.Now())}, a.stderr)
+		defer store.saveJob(job, jobRecord{Job: job, Started: time.Now(), First: launcher.NewMeter(a.slurmNode(o)).Look(time.Now(), true)}, a.stderr)
 	}
 	key := fmt.Sprintf("%s %s %d", buildVersion(), a.profile, o.ports)
 	if store.cachedGood(key, o.cache, time.Now()) {
@@ -202,7 +202,7 @@ func runSlurmEpilog(_ context.Context, a *app, o slurmOptions) error {
 		return fmt.Errorf("what the prolog noted of job %s: %w", job, err)
 	}
 	now := time.Now()
-	last := launcher.NewMeter(a.slurmNode(o)).Look(now)
+	last := launcher.NewMeter(a.slurmNode(o)).Look(now, true)
 	traffic := watch.Traffic(rec.First, last, nil)
 	verdict := watch.JudgeCounters(watch.CounterJob{Hosts: []string{last.Host}}, []watch.HostTraffic{traffic})
 	rec.Ended, rec.Traffic, rec.Events = &now, &traffic, verdict.Events

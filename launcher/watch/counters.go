@@ -33,13 +33,20 @@ const (
 	PauseTx      Counter = "pfc_pause_tx"
 	RetryFailed  Counter = "retries_exceeded"
 	SymbolErrors Counter = "symbol_errors"
+	// Of the netdev's ethtool statistics. The two pause counters also come by
+	// priority: "pfc_pause_rx_prio3".
+	PauseRxUsec Counter = "pfc_pause_rx_usec"
+	PauseTxUsec Counter = "pfc_pause_tx_usec"
+	PauseStorm  Counter = "pause_storms"
+	GlobalPause Counter = "global_pause"
+	CRCErrors   Counter = "crc_errors"
 )
 
 // PortSample is one port of an RDMA device.
 type PortSample struct {
 	HCA       string             `json:"hca"`
 	Port      int                `json:"port"`
-	Netdev    string             `json:"netdev,omitempty"`
+	Netdev    string             `json:"netdev,omitempty"` // that it shares a wire with
 	Active    bool               `json:"active"`
 	RateGbps  float64            `json:"rate_gbps,omitempty"`
 	Counters  map[Counter]uint64 `json:"counters"`
@@ -59,6 +66,9 @@ type PeerBytes struct {
 	Peer string `json:"peer"` // address
 	Tx   uint64 `json:"tx_bytes"`
 	Rx   uint64 `json:"rx_bytes"`
+	// Fabric is how much of both went through a netdev that shares its wire with
+	// an RDMA port.
+	Fabric uint64 `json:"fabric_bytes,omitempty"`
 }
 
 // Sample is what the counters of one host said at one time.
@@ -77,7 +87,7 @@ type Sample struct {
 
 // counterNames is how drivers call what is judged (file names under counters/
 // and hw_counters/ of a port; kernel drivers/infiniband/core/sysfs.c, hw/mlx5/counters.c,
-// hw/bnxt_re/hw_counters.c, hw/irdma, hw/efa, sw/rxe/rxe_hw_counters.c).
+// hw/bnxt_re/hw_counters.c, hw/irdma/verbs.c, hw/ionic, hw/efa, sw/rxe/rxe_hw_counters.c).
 var counterNames = map[string]struct {
 	to     Counter
 	factor uint64
@@ -87,6 +97,7 @@ var counterNames = map[string]struct {
 	"port_xmit_discards": {Discards, 1}, "link_downed": {LinkDowned, 1}, "symbol_error": {SymbolErrors, 1},
 
 	"out_of_sequence": {OutOfSeq, 1}, "packet_seq_err": {Retransmits, 1}, "local_ack_timeout_err": {Timeouts, 1},
+	"implied_nak_seq_err": {Retransmits, 1}, "roce_adp_retrans": {Retransmits, 1}, "roce_adp_retrans_to": {Timeouts, 1},
 	"rnr_nak_retry_err": {NotReady, 1}, "np_cnp_sent": {CNPSent, 1}, "rp_cnp_handled": {CNPHandled, 1},
 	"np_ecn_marked_roce_packets": {ECNMarked, 1}, "req_transport_retries_exceeded": {RetryFailed, 1},
 
@@ -98,6 +109,15 @@ var counterNames = map[string]struct {
 	"tx_cnp_pkts": {CNPSent, 1}, "rx_cnp_pkts": {CNPHandled, 1}, "rx_ecn_marked_pkts": {ECNMarked, 1}, "rx_roce_discards": {Discards, 1},
 
 	"cnpSent": {CNPSent, 1}, "cnpHandled": {CNPHandled, 1}, "RxECNMrkd": {ECNMarked, 1},
+	"ip4InOctets": {RxBytes, 1}, "ip6InOctets": {RxBytes, 1}, "ip4OutOctets": {TxBytes, 1}, "ip6OutOctets": {TxBytes, 1},
+	"ip4InPkts": {RxPackets, 1}, "ip6InPkts": {RxPackets, 1}, "ip4OutPkts": {TxPackets, 1}, "ip6OutPkts": {TxPackets, 1},
+	"ip4InDiscards": {Discards, 1}, "ip6InDiscards": {Discards, 1},
+	"RetransSegs": {Retransmits, 1}, "tcpRetransSegs": {Retransmits, 1}, "Nak Sequence Error": {Retransmits, 1},
+	"RTO": {Timeouts, 1}, "Rcvd Out of order packets": {OutOfSeq, 1}, "RNR received": {NotReady, 1},
+
+	"tx_rdma_ucast_bytes": {TxBytes, 1}, "rx_rdma_ucast_bytes": {RxBytes, 1}, "tx_rdma_ucast_pkts": {TxPackets, 1}, "rx_rdma_ucast_pkts": {RxPackets, 1},
+	"tx_rdma_cnp_pkts": {CNPSent, 1}, "rx_rdma_cnp_pkts": {CNPHandled, 1}, "rx_rdma_ecn_pkts": {ECNMarked, 1},
+	"req_rx_pkt_seq_err": {Retransmits, 1}, "tx_rdma_ack_timeout": {Timeouts, 1}, "req_tx_retry_excd_err": {RetryFailed, 1},
 
 	"tx_bytes": {TxBytes, 1}, "rx_bytes": {RxBytes, 1}, "tx_pkts": {TxPackets, 1}, "rx_pkts": {RxPackets, 1},
 	"retrans_pkts": {Retransmits, 1}, "rx_drops": {Discards, 1},
@@ -108,6 +128,69 @@ func CounterOf(name string) (Counter, uint64, bool) {
 	c, ok := counterNames[name]
 	return c.to, c.factor, ok
 }
+
+// StatOf returns what an ethtool statistic of a netdev stands for; priority is -1
+// where it is none of one (mlx5 core/en_stats.c, bnxt/bnxt_ethtool.c,
+// ice/ice_ethtool.c, i40e/i40e_ethtool.c). The frames of a pause that ends (xon)
+// do not count.
+func StatOf(name string) (c Counter, priority int, ok bool) {
+	switch name {
+	case "tx_pause_storm_error_events", "tx_pause_storm_warning_events":
+		return PauseStorm, -1, true
+	case "rx_global_pause", "tx_global_pause":
+		return GlobalPause, -1, true
+	case "rx_discards_phy":
+		return Discards, -1, true
+	case "rx_crc_errors_phy", "rx_fcs_err_frames":
+		return CRCErrors, -1, true
+	case "link_down_events_phy":
+		return LinkDowned, -1, true
+	}
+	name = strings.TrimPrefix(name, "port.")
+	way, rest, ok := strings.Cut(name, "_")
+	if !ok || way != "rx" && way != "tx" {
+		return "", -1, false
+	}
+	for _, lead := range []string{"priority_", "prio", "pfc_ena_frames_pri"} {
+		tail, found := strings.CutPrefix(rest, lead)
+		if !found || tail == "" || tail[0] < '0' || tail[0] > '7' {
+			continue
+		}
+		priority = int(tail[0] - '0')
+		frames, usec := PauseRx, PauseRxUsec
+		if way == "tx" {
+			frames, usec = PauseTx, PauseTxUsec
+		}
+		switch lead + tail[1:] {
+		case "prio_pause", "pfc_ena_frames_pri", "priority__xoff", "priority__xoff.nic", "priority__xoff_rx", "priority__xoff_tx":
+			return frames, priority, true
+		case "prio_pause_duration":
+			return usec, priority, true
+		}
+		return "", -1, false
+	}
+	return "", -1, false
+}
+
+// AddStat adds an ethtool statistic to the counters of a port.
+func AddStat(to map[Counter]uint64, name string, value uint64) {
+	c, priority, ok := StatOf(name)
+	if !ok {
+		return
+	}
+	if c == LinkDowned {
+		// The device may count the same event itself.
+		to[c] = max(to[c], value)
+		return
+	}
+	to[c] += value
+	if priority >= 0 && (c == PauseRx || c == PauseTx) {
+		to[c.of(priority)] += value
+	}
+}
+
+// of is the counter of one priority.
+func (c Counter) of(priority int) Counter { return c + "_prio" + Counter(rune('0'+priority)) }
 
 // CounterJob is what has to be known of a job to judge its counters.
 type CounterJob struct {
@@ -123,11 +206,13 @@ type CounterJob struct {
 // HostTraffic is what one host moved while the job ran.
 type HostTraffic struct {
 	Host        string        `json:"host"`
-	RDMABytes   *uint64       `json:"rdma_bytes"`   // sent and received; nil: the devices do not count bytes
-	RDMAPackets *uint64       `json:"rdma_packets"` // nil: no counters
-	TCPBytes    *uint64       `json:"tcp_bytes"`    // to and from hosts of the job; nil: the kernel does not tell
+	RDMABytes   *uint64       `json:"rdma_bytes"`       // sent and received; nil: the devices do not count bytes
+	RDMAPackets *uint64       `json:"rdma_packets"`     // nil: no counters
+	TCPBytes    *uint64       `json:"tcp_bytes"`        // to and from hosts of the job; nil: the kernel does not tell
+	TCPFabric   *uint64       `json:"tcp_fabric_bytes"` // of TCPBytes, through netdevs that share a wire with an RDMA port
 	OtherTCP    *uint64       `json:"other_tcp_bytes"`
 	QueuePairs  *int          `json:"queue_pairs"`
+	Seconds     float64       `json:"seconds"` // between the two looks
 	Netdev      string        `json:"busiest_netdev,omitempty"`
 	NetdevBytes *uint64       `json:"busiest_netdev_bytes"` // sent and received, by whomever
 	Ports       []PortTraffic `json:"ports"`
@@ -165,7 +250,11 @@ const (
 // Traffic compares the first and the last sample of one host. peers are the
 // addresses of the job's hosts.
 func Traffic(first, last Sample, peers map[string]bool) HostTraffic {
-	t := HostTraffic{Host: last.Host, Ports: []PortTraffic{}}
+	t := HostTraffic{Host: last.Host, Ports: []PortTraffic{}, Seconds: max(0, last.Time.Sub(first.Time).Seconds())}
+	idle := map[string]NetdevSample{}
+	for _, d := range first.Netdevs {
+		idle[d.Name] = d
+	}
 	before := map[string]PortSample{}
 	for _, p := range first.Ports {
 		before[fmt.Sprintf("%s:%d", p.HCA, p.Port)] = p
@@ -182,6 +271,14 @@ func Traffic(first, last Sample, peers map[string]bool) HostTraffic {
 				delta[c] = v
 			}
 		}
+		// Many RoCE ports do not count their own link's falls; the netdev does.
+		for _, d := range last.Netdevs {
+			if b, ok := idle[d.Name]; ok && d.Name == p.Netdev {
+				if n := sub(d.Counters[LinkDowned], b.Counters[LinkDowned]); n > delta[LinkDowned] {
+					delta[LinkDowned] = n
+				}
+			}
+		}
 		t.Ports = append(t.Ports, PortTraffic{HCA: p.HCA, Port: p.Port, RateGbps: p.RateGbps, Delta: delta})
 		add(&t.RDMABytes, delta, TxBytes, RxBytes)
 		add(&t.RDMAPackets, delta, TxPackets, RxPackets)
@@ -192,10 +289,6 @@ func Traffic(first, last Sample, peers map[string]bool) HostTraffic {
 			}
 			t.QueuePairs = &n
 		}
-	}
-	idle := map[string]NetdevSample{}
-	for _, d := range first.Netdevs {
-		idle[d.Name] = d
 	}
 	for _, d := range last.Netdevs {
 		b, ok := idle[d.Name]
@@ -216,7 +309,7 @@ func Traffic(first, last Sample, peers map[string]bool) HostTraffic {
 		for _, a := range last.Addresses {
 			own[a] = true
 		}
-		var job, other uint64
+		var job, fabric, other uint64
 		for _, p := range last.TCP {
 			w := was[p.Peer]
 			n := sub(p.Tx, w.Tx) + sub(p.Rx, w.Rx)
@@ -224,11 +317,12 @@ func Traffic(first, last Sample, peers map[string]bool) HostTraffic {
 			case own[p.Peer]:
 			case peers[p.Peer]:
 				job += n
+				fabric += sub(p.Fabric, w.Fabric)
 			default:
 				other += n
 			}
 		}
-		t.TCPBytes, t.OtherTCP = &job, &other
+		t.TCPBytes, t.TCPFabric, t.OtherTCP = &job, &fabric, &other
 	}
 	return t
 }
@@ -265,7 +359,7 @@ func JudgeCounters(job CounterJob, hosts []HostTraffic) CounterVerdict {
 		v.Events = append(v.Events, portEvents(h)...)
 	}
 	yes, no := true, false
-	var tcp, rdma uint64
+	var tcp, onFabric, rdma uint64
 	tcpKnown, rdmaKnown := false, len(hosts) > 0
 	noQueues := len(hosts) > 0 // every host tells, and no process of the job has a queue
 	for _, h := range hosts {
@@ -273,6 +367,9 @@ func JudgeCounters(job CounterJob, hosts []HostTraffic) CounterVerdict {
 		if h.TCPBytes != nil {
 			tcpKnown = true
 			tcp += *h.TCPBytes
+			if h.TCPFabric != nil {
+				onFabric += *h.TCPFabric
+			}
 		}
 		switch {
 		case h.RDMABytes != nil:
@@ -318,7 +415,7 @@ func JudgeCounters(job CounterJob, hosts []HostTraffic) CounterVerdict {
 	if noQueues {
 		rdma = 0
 	}
-	v.Text = fmt.Sprintf("%s went over TCP between the job's own hosts and %s over RDMA: the library did not take the RDMA devices (Open MPI: pml=ucx; UCX: UCX_NET_DEVICES; NCCL: see its log).", Bytes(tcp), nothingOr(rdma))
+	v.Text = fmt.Sprintf("%s went over TCP between the job's own hosts%s and %s over RDMA: the library did not take the RDMA devices (Open MPI: pml=ucx; UCX: UCX_NET_DEVICES; NCCL: see its log).", Bytes(tcp), whereText(tcp, onFabric), nothingOr(rdma))
 	if job.WantsTCP {
 		v.Text = fmt.Sprintf("%s went over TCP between the job's own hosts, as was asked for.", Bytes(tcp))
 	}
@@ -329,6 +426,18 @@ func JudgeCounters(job CounterJob, hosts []HostTraffic) CounterVerdict {
 	}
 	v.Events = append(v.Events, Event{ID: "fallback", Severity: sev, Cause: CauseCounter, Text: v.Text})
 	return v
+}
+
+// whereText says that TCP went over the fabric itself, where it did.
+func whereText(tcp, onFabric uint64) string {
+	switch s := share(onFabric, tcp); {
+	case s > 0.9:
+		return " (through the RDMA ports' own interfaces)"
+	case onFabric == 0:
+		return ""
+	default:
+		return fmt.Sprintf(" (%s of it through the RDMA ports' own interfaces)", Bytes(onFabric))
+	}
 }
 
 // unseenText names the hosts at which nobody could look.
@@ -416,15 +525,79 @@ func portEvents(h HostTraffic) []Event {
 		if n := p.Delta[Discards]; n > 0 {
 			warn("discards", "%s discarded %d packets%s: the priority is not lossless, or the receiver is too slow.", name, n, rate(n))
 		}
-		if n := p.Delta[ECNMarked]; n > 0 && packets > 0 && float64(n) > 0.01*float64(packets) {
-			warn("congestion", "%s received %d packets marked for congestion%s.", name, n, rate(n))
+		marked, handled := p.Delta[ECNMarked], p.Delta[CNPHandled]
+		sent, tellsSent := p.Delta[CNPSent]
+		switch {
+		case marked > 1000 && tellsSent && sent == 0:
+			warn("ecn-without-cnp", "%s received %d packets marked for congestion and sent no CNP: its congestion control is off, so senders do not slow down and PFC has to stop them.", name, marked)
+		case packets > 0 && (share(marked, packets) > 0.01 || share(handled, packets) > 0.001):
+			warn("congestion", "%s was slowed down by congestion: %d packets came marked%s, %d CNPs were sent, %d handled: look at other jobs on the fabric, incast and ECMP hashing.", name, marked, rate(marked), sent, handled)
 		}
-		if n := p.Delta[PauseRx]; n > 0 {
-			out = append(out, Event{ID: "pfc-pause", Severity: SeverityNote, Host: h.Host, Text: fmt.Sprintf("%s was paused %d times by the switch (PFC).", name, n)})
+		out = append(out, pauseEvents(h, name, p.Delta)...)
+		if n := p.Delta[NotReady]; n > 0 && share(n, packets) > 1e-4 {
+			warn("receiver-not-ready", "The peers of %s were not ready to receive %d times%s: their ranks are late, or short of receive buffers.", name, n, rate(n))
+		}
+		if n := p.Delta[SymbolErrors] + p.Delta[CRCErrors]; n > 0 {
+			warn("link-errors", "%s received %d damaged packets or symbols: look at cable, transceiver and FEC.", name, n)
 		}
 	}
 	if ev, ok := balance(h); ok {
 		out = append(out, ev)
+	}
+	return out
+}
+
+func share(n, of uint64) float64 {
+	if of == 0 {
+		return 0
+	}
+	return float64(n) / float64(of)
+}
+
+// pausedShare of the time is what a sender notices.
+const pausedShare = 0.02
+
+// pauseEvents tells of flow control: it is what a lossless fabric is made of, and
+// a problem only where it stops the port for long, or is of the wrong kind.
+func pauseEvents(h HostTraffic, name string, delta map[Counter]uint64) []Event {
+	var out []Event
+	say := func(id, severity, format string, args ...any) {
+		out = append(out, Event{ID: id, Severity: severity, Host: h.Host, Text: fmt.Sprintf(format, args...)})
+	}
+	for _, way := range []struct {
+		frames, usec Counter
+		id, verb     string
+		advice       string
+	}{
+		{PauseRx, PauseRxUsec, "pfc-pause", "was paused by the switch", "the fabric is congested behind it"},
+		{PauseTx, PauseTxUsec, "pfc-pause-sent", "paused the switch", "this host takes data slower than it comes (PCIe, memory, IOMMU), and slows down others"},
+	} {
+		n := delta[way.frames]
+		if n == 0 {
+			continue
+		}
+		var prios []string
+		for p := range 8 {
+			if delta[way.frames.of(p)] > 0 {
+				prios = append(prios, fmt.Sprint(p))
+			}
+		}
+		on := ""
+		if len(prios) > 0 {
+			on = " on priority " + strings.Join(prios, ", ")
+		}
+		usec, timed := delta[way.usec]
+		if timed && h.Seconds > 0 && float64(usec)/1e6 > pausedShare*h.Seconds {
+			say(way.id, SeverityWarning, "%s %s %d times (PFC%s), for %.0f %% of the time: %s.", name, way.verb, n, on, min(100, float64(usec)/1e4/h.Seconds), way.advice)
+		} else {
+			say(way.id, SeverityNote, "%s %s %d times (PFC%s).", name, way.verb, n, on)
+		}
+	}
+	if n := delta[PauseStorm]; n > 0 {
+		say("pause-storm", SeverityWarning, "%s saw %d pause storms: a device holds its link up for so long that the NIC gave up on lossless delivery; look for a hung host.", name, n)
+	}
+	if n := delta[GlobalPause]; n > 0 && delta[PauseRx]+delta[PauseTx] == 0 {
+		say("global-pause", SeverityWarning, "%s saw %d pause frames for the whole link instead of one priority: PFC is not on, so RDMA and all other traffic stop together.", name, n)
 	}
 	return out
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func u(n uint64) *uint64 { return &n }
@@ -150,19 +152,19 @@ func TestJudgeCounters(t *testing.T) {
 
 func TestTrafficByPeer(t *testing.T) {
 	first := Sample{
-		Host: "n1", Addresses: []string{"10.0.0.1"}, TCP: []PeerBytes{{"10.0.0.2", 100, 100}},
+		Host: "n1", Addresses: []string{"10.0.0.1"}, TCP: []PeerBytes{{Peer: "10.0.0.2", Tx: 100, Rx: 100, Fabric: 50}},
 		Ports: []PortSample{{HCA: "mlx5_0", Port: 1, Counters: map[Counter]uint64{TxBytes: 1000, RxBytes: 0}}},
 	}
 	last := Sample{
 		Host: "n1", Addresses: []string{"10.0.0.1"},
-		TCP: []PeerBytes{{"10.0.0.1", 7, 7}, {"10.0.0.2", 1100, 600}, {"10.9.9.9", 5000, 0}},
+		TCP: []PeerBytes{{Peer: "10.0.0.1", Tx: 7, Rx: 7}, {Peer: "10.0.0.2", Tx: 1100, Rx: 600, Fabric: 850}, {Peer: "10.9.9.9", Tx: 5000, Fabric: 5000}},
 		Ports: []PortSample{
 			{HCA: "mlx5_0", Port: 1, Counters: map[Counter]uint64{TxBytes: 4000, RxBytes: 500}},
 			{HCA: "mlx5_1", Port: 1, Counters: map[Counter]uint64{TxBytes: 10}},
 		},
 	}
 	got := Traffic(first, last, map[string]bool{"10.0.0.1": true, "10.0.0.2": true})
-	if *got.TCPBytes != 1500 || *got.OtherTCP != 5000 || *got.RDMABytes != 3510 {
+	if *got.TCPBytes != 1500 || *got.OtherTCP != 5000 || *got.RDMABytes != 3510 || *got.TCPFabric != 800 {
 		t.Errorf("tcp %d other %d rdma %d, want 1500 5000 3510", *got.TCPBytes, *got.OtherTCP, *got.RDMABytes)
 	}
 }
@@ -243,5 +245,125 @@ func TestPortEvents(t *testing.T) {
 	}
 	if want := []string{"loss", "link-flap", "rail-imbalance"}; !slices.Equal(ids, want) {
 		t.Errorf("events %v, want %v", ids, want)
+	}
+}
+
+func TestStatOf(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		want     Counter // "": not judged
+		priority int
+	}{
+		{"rx_prio3_pause", PauseRx, 3},
+		{"tx_prio0_pause", PauseTx, 0},
+		{"rx_prio3_pause_duration", PauseRxUsec, 3},
+		{"tx_prio7_pause_duration", PauseTxUsec, 7},
+		{"rx_prio3_pause_transition", "", -1},
+		{"rx_prio3_bytes", "", -1},
+		{"rx_prio9_pause", "", -1},
+		{"rx_pfc_ena_frames_pri3", PauseRx, 3},
+		{"tx_pfc_ena_frames_pri5", PauseTx, 5},
+		{"rx_pfc_frames", "", -1},
+		{"rx_priority_3_xoff.nic", PauseRx, 3},
+		{"rx_priority_3_xon.nic", "", -1},
+		{"port.tx_priority_2_xoff", PauseTx, 2},
+		{"port.rx_priority_2_xoff_rx", PauseRx, 2},
+		{"port.rx_priority_2_xon_2_xoff", "", -1},
+		{"rx_global_pause", GlobalPause, -1},
+		{"tx_pause_storm_error_events", PauseStorm, -1},
+		{"rx_discards_phy", Discards, -1},
+		{"link_down_events_phy", LinkDowned, -1},
+		{"rx_", "", -1},
+		{"rx_prio", "", -1},
+		{"", "", -1},
+		{"rx_packets", "", -1},
+	} {
+		got, priority, ok := StatOf(c.name)
+		if got != c.want || ok != (c.want != "") || priority != c.priority {
+			t.Errorf("%s: %q %d %v, want %q %d", c.name, got, priority, ok, c.want, c.priority)
+		}
+	}
+	sum := map[Counter]uint64{LinkDowned: 2}
+	for name, v := range map[string]uint64{"rx_prio3_pause": 5, "rx_prio4_pause": 7, "link_down_events_phy": 2, "whatever": 9} {
+		AddStat(sum, name, v)
+	}
+	want := map[Counter]uint64{LinkDowned: 2, PauseRx: 12, "pfc_pause_rx_prio3": 5, "pfc_pause_rx_prio4": 7}
+	if d := cmp.Diff(want, sum); d != "" {
+		t.Errorf("added up (-want +got):\n%s", d)
+	}
+}
+
+func FuzzStatOf(f *testing.F) {
+	f.Add("rx_prio3_pause")
+	f.Add("port.tx_priority_2_xoff")
+	f.Fuzz(func(t *testing.T, name string) {
+		if c, priority, ok := StatOf(name); ok == (c == "") || priority > 7 {
+			t.Errorf("%q: %q %d %v", name, c, priority, ok)
+		}
+	})
+}
+
+// TestWhatPortsComplainAbout: every counter of the list that is gathered is judged.
+func TestWhatPortsComplainAbout(t *testing.T) {
+	const packets = 10_000_000
+	for _, c := range []struct {
+		name  string
+		delta map[Counter]uint64
+		want  string // ID and severity; "": nothing
+		text  string
+	}{
+		{"healthy", map[Counter]uint64{OutOfSeq: 0, LinkDowned: 0, CNPSent: 20, ECNMarked: 30}, "", ""},
+		{"link fell", map[Counter]uint64{LinkDowned: 3}, "link-flap warning", "3 times"},
+		{"a peer was given up", map[Counter]uint64{RetryFailed: 1}, "retries-exceeded warning", "gave up on a peer"},
+		{"out of sequence", map[Counter]uint64{OutOfSeq: 500}, "loss warning", "500 out of sequence"},
+		{"retransmits", map[Counter]uint64{Retransmits: 500}, "loss warning", "500 sequence errors"},
+		{"time-outs", map[Counter]uint64{Timeouts: 50}, "loss warning", "50 time-outs"},
+		{"one packet in ten millions", map[Counter]uint64{OutOfSeq: 1}, "", ""},
+		{"discards", map[Counter]uint64{Discards: 9}, "discards warning", "discarded 9 packets"},
+		{"marked", map[Counter]uint64{ECNMarked: 900_000, CNPSent: 800_000}, "congestion warning", "900000 packets came marked"},
+		{"slowed down by CNPs", map[Counter]uint64{CNPHandled: 90_000}, "congestion warning", "90000 handled"},
+		{"marked, and no CNP", map[Counter]uint64{ECNMarked: 900_000, CNPSent: 0}, "ecn-without-cnp warning", "congestion control is off"},
+		{"marked, and CNPs are not counted", map[Counter]uint64{ECNMarked: 900_000}, "congestion warning", ""},
+		{"paused now and then", map[Counter]uint64{PauseRx: 12, "pfc_pause_rx_prio3": 12, PauseRxUsec: 100}, "pfc-pause note", "priority 3"},
+		{"paused for long", map[Counter]uint64{PauseRx: 12000, "pfc_pause_rx_prio3": 12000, PauseRxUsec: 30_000_000}, "pfc-pause warning", "for 30 % of the time"},
+		{"pauses the switch for long", map[Counter]uint64{PauseTx: 12000, "pfc_pause_tx_prio3": 12000, PauseTxUsec: 30_000_000}, "pfc-pause-sent warning", "slows down others"},
+		{"pause storm", map[Counter]uint64{PauseStorm: 1}, "pause-storm warning", ""},
+		{"global pause", map[Counter]uint64{GlobalPause: 8}, "global-pause warning", "PFC is not on"},
+		{"receiver not ready", map[Counter]uint64{NotReady: 50_000}, "receiver-not-ready warning", ""},
+		{"damaged", map[Counter]uint64{CRCErrors: 4}, "link-errors warning", "cable"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.delta[TxPackets] = packets
+			events := portEvents(HostTraffic{Host: "n1", Seconds: 100, Ports: []PortTraffic{{HCA: "mlx5_0", Port: 1, Delta: c.delta}}})
+			var got []string
+			for _, e := range events {
+				got = append(got, e.ID+" "+e.Severity)
+				if !strings.Contains(e.Text, c.text) || !strings.Contains(e.Text, "mlx5_0:1") || e.Host != "n1" {
+					t.Errorf("%+v lacks %q or its port", e, c.text)
+				}
+			}
+			if strings.Join(got, ", ") != c.want {
+				t.Errorf("events %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// TestLinkOfTheNetdev: where the RDMA port does not count the falls of its link,
+// its netdev does.
+func TestLinkOfTheNetdev(t *testing.T) {
+	at := func(port, netdev uint64) Sample {
+		return Sample{
+			Host: "n1", Ports: []PortSample{{HCA: "mlx5_0", Port: 1, Netdev: "ens1", Counters: map[Counter]uint64{LinkDowned: port}}},
+			Netdevs: []NetdevSample{{Name: "ens1", Counters: map[Counter]uint64{LinkDowned: netdev}}, {Name: "eth0", Counters: map[Counter]uint64{LinkDowned: 40 * netdev}}},
+		}
+	}
+	for _, c := range []struct {
+		first, last Sample
+		want        uint64
+	}{{at(0, 1), at(0, 3), 2}, {at(1, 1), at(3, 3), 2}, {at(0, 5), at(0, 5), 0}} {
+		if got := Traffic(c.first, c.last, nil).Ports[0].Delta[LinkDowned]; got != c.want {
+			t.Errorf("%d falls, want %d", got, c.want)
+		}
 	}
 }
