@@ -115,7 +115,7 @@ func newSnapshot(entries []entry) (*Snapshot, error) {
 	if !slices.IsSortedFunc(entries, byPath) {
 		slices.SortStableFunc(entries, byPath)
 	}
-	s := &Snapshot{entries: entries, index: make(map[string]int, len(entries)+len(entries)/2)}
+	s := &Snapshot{entries: entries, index: make(map[string]int, len(entries)+len(entries)/3)}
 	for i, e := range entries {
 		if _, twice := s.index[e.path]; twice {
 			return nil, fmt.Errorf("snapshot has %q twice", e.path)
