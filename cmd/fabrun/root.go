@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -115,24 +116,32 @@ A first word that is no verb is the program: 'fabrun mpirun …' means
 			root.AddCommand(v.make(a))
 		}
 	}
-	ownFailures(root)
+	a.wrapWork(root)
 	root.CompletionOptions.DisableDefaultCmd = one
 	return root
 }
 
-// ownFailures gives what a verb's work returns the status of "could not do it".
-// What cobra refuses before that (flags, arguments, verbs) stays a wrong call.
-func ownFailures(c *cobra.Command) {
+// wrapWork gives what a verb's work returns the status of "could not do it",
+// and its text the colour that is wanted. What cobra refuses before that (flags,
+// arguments, verbs) stays a wrong call.
+func (a *app) wrapWork(c *cobra.Command) {
 	if work := c.RunE; work != nil {
 		c.RunE = func(c *cobra.Command, args []string) error {
-			if err := work(c, args); err != nil {
+			if err := a.paint(c); err != nil {
+				return err
+			}
+			err := work(c, args)
+			if p, ok := a.stdout.(*painter); ok {
+				err = cmp.Or(err, p.flush())
+			}
+			if err != nil {
 				return asExit(err)
 			}
 			return nil
 		}
 	}
 	for _, sub := range c.Commands() {
-		ownFailures(sub)
+		a.wrapWork(sub)
 	}
 }
 
