@@ -57,7 +57,7 @@ a wrong call.`,
   fabrun hosts --hosts 'node[01-12]:8' --format openmpi > machines
   fabrun hosts --list 'gpu[001-128]' --format plain
   sort machines | fabrun hosts --list - --fold`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error { return runHosts(a, opts) },
 	}
 	f := c.Flags()

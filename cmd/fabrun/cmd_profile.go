@@ -34,7 +34,7 @@ func newProfileListCmd(a *app) *cobra.Command {
 		Short:   "List the profiles that can be named",
 		Long:    "List every fabric and workload profile with what it is for and where it comes\nfrom. Files that are wrong are listed with their error.\n\nExit status: 0 fine; 1 a file is wrong; 2 usage.",
 		Example: "  fabrun profile list\n  fabrun profile list --json",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE:    func(*cobra.Command, []string) error { return runProfileList(a) },
 	}
 }

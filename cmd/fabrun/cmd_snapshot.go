@@ -43,7 +43,7 @@ Exit status: 0 written; 1 could not be taken or written; 2 usage.`,
 		Example: `  fabrun snapshot > $(hostname).snap
   fabrun snapshot --program ./solver --directory "$PWD" > node1.snap
   fabrun plan --from node1.snap -- mpirun -np 64 ./solver`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runSnapshot(cmd.Context(), a, o) },
 	}
 	cmd.Flags().BoolVar(&o.quick, "quick", false, "only what a plan needs: start nothing, read no counters")

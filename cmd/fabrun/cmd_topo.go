@@ -45,7 +45,7 @@ would not take, or that is not this machine's), or it could not be shown;
   fabrun topo --from node1.snap --svg node1.svg
   fabrun topo --nccl-xml > topo.xml
   fabrun topo --validate /etc/nccl/topo.xml`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runTopo(cmd.Context(), a, o) },
 	}
 	f := cmd.Flags()

@@ -30,7 +30,7 @@ func newVersionCmd(a *app) *cobra.Command {
 		Short:   "Print fabrun's version",
 		Long:    "Print fabrun's version and what it was built with.\n\nExit status: 0.",
 		Example: "  fabrun version --json",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE:    func(*cobra.Command, []string) error { return runVersion(a) },
 	}
 }

@@ -2,7 +2,7 @@ package main
 
 import (
 	"bytes"
-	"fmt"
+	"errors"
 	"io"
 	"os"
 	"slices"
@@ -34,25 +34,32 @@ var paints = []struct{ word, colour string }{
 // one of them: its streams are the job's.
 var paintedVerbs = []string{"check", "diff", "lint", "plan", "report", "topo", "watch"}
 
+// when is the value of --color.
+type when string
+
+func (w *when) String() string { return string(*w) }
+func (w *when) Type() string   { return "when" }
+
+func (w *when) Set(s string) error {
+	if !slices.Contains([]string{"auto", "always", "never"}, s) {
+		return errors.New("want auto, always or never")
+	}
+	*w = when(s)
+	return nil
+}
+
 // paint puts colour into a verb's text where --color and the terminal want it.
-func (a *app) paint(c *cobra.Command) error {
-	var on bool
-	switch a.color {
-	case "always":
-		on = true
-	case "never":
-	case "auto":
+func (a *app) paint(c *cobra.Command) {
+	on := a.color == "always"
+	if a.color == "auto" {
 		f, ok := a.stdout.(*os.File)
 		kind, _ := a.getenv("TERM")
 		no, _ := a.getenv("NO_COLOR") // https://no-color.org: any value but none
 		on = ok && kind != "" && kind != "dumb" && no == "" && term.IsTerminal(int(f.Fd()))
-	default:
-		return usageError(fmt.Errorf("--color %q: want auto, always or never", a.color), "")
 	}
 	if on && !a.json && slices.Contains(paintedVerbs, c.Name()) {
 		a.stdout = &painter{w: a.stdout}
 	}
-	return nil
 }
 
 // painter colours the first word of lines that say how bad something is.

@@ -35,7 +35,7 @@ type app struct {
 	json     bool
 	quiet    bool
 	verbose  bool
-	color    string
+	color    when
 }
 
 // getenv returns the last value of name in the environment, and whether it is there.
@@ -59,32 +59,42 @@ func (a *app) globalFlags(f *pflag.FlagSet) {
 	f.BoolVar(&a.json, "json", false, "print the result as JSON")
 	f.BoolVar(&a.quiet, "quiet", false, "print errors and the verdict only")
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "print more detail")
-	f.StringVar(&a.color, "color", "auto", "colour: `when` is auto, always or never")
+	a.color = "auto"
+	f.Var(&a.color, "color", "colour: `when` is auto, always or never")
 }
 
 type verb struct {
-	name string
-	make func(*app) *cobra.Command
+	name  string
+	group string // of groups
+	make  func(*app) *cobra.Command
 }
 
-// verbs is the explicit list of what fabrun can do, in the order of its help.
+// groups are the headings of the list of verbs.
+var groups = []*cobra.Group{
+	{ID: "job", Title: "The job:"},
+	{ID: "machines", Title: "The machines:"},
+	{ID: "settings", Title: "Settings and scripts:"},
+	{ID: "called", Title: "Called by launchers and schedulers:"},
+}
+
+// verbs is the explicit list of what fabrun can do.
 var verbs = []verb{
-	{"run", newRunCmd},
-	{"plan", newPlanCmd},
-	{"rank", newRankCmd},
-	{"watch", newWatchCmd},
-	{"report", newReportCmd},
-	{"check", newCheckCmd},
-	{"diff", newDiffCmd},
-	{"hosts", newHostsCmd},
-	{"topo", newTopoCmd},
-	{"slurm", newSlurmCmd},
-	{"snapshot", newSnapshotCmd},
-	{"lint", newLintCmd},
-	{"env", newEnvCmd},
-	{"profile", newProfileCmd},
-	{"dscp", newDSCPCmd},
-	{"version", newVersionCmd},
+	{"run", "job", newRunCmd},
+	{"plan", "job", newPlanCmd},
+	{"rank", "called", newRankCmd},
+	{"watch", "job", newWatchCmd},
+	{"report", "job", newReportCmd},
+	{"check", "machines", newCheckCmd},
+	{"diff", "machines", newDiffCmd},
+	{"hosts", "machines", newHostsCmd},
+	{"topo", "machines", newTopoCmd},
+	{"slurm", "called", newSlurmCmd},
+	{"snapshot", "machines", newSnapshotCmd},
+	{"lint", "settings", newLintCmd},
+	{"env", "settings", newEnvCmd},
+	{"profile", "settings", newProfileCmd},
+	{"dscp", "settings", newDSCPCmd},
+	{"version", "", newVersionCmd},
 }
 
 func isVerb(name string) bool {
@@ -111,10 +121,17 @@ A first word that is no verb is the program: 'fabrun mpirun …' means
 	}
 	a.globalFlags(root.PersistentFlags())
 	one := len(argv) > 0 && isVerb(argv[0])
+	root.AddGroup(groups...)
 	for _, v := range verbs {
 		if !one || v.name == argv[0] {
-			root.AddCommand(v.make(a))
+			c := v.make(a)
+			c.GroupID = v.group
+			root.AddCommand(c)
 		}
+	}
+	if !one {
+		root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), "{{.CommandPath}} [command]{{end}}", `{{if .HasParent}}{{.CommandPath}} [command]{{else}}fabrun [flags] PROGRAM…
+  fabrun VERB …{{end}}{{end}}`, 1))
 	}
 	a.wrapWork(root)
 	root.CompletionOptions.DisableDefaultCmd = one
@@ -127,9 +144,7 @@ A first word that is no verb is the program: 'fabrun mpirun …' means
 func (a *app) wrapWork(c *cobra.Command) {
 	if work := c.RunE; work != nil {
 		c.RunE = func(c *cobra.Command, args []string) error {
-			if err := a.paint(c); err != nil {
-				return err
-			}
+			a.paint(c)
 			err := work(c, args)
 			if p, ok := a.stdout.(*painter); ok {
 				err = cmp.Or(err, p.flush())
@@ -164,7 +179,10 @@ func run(ctx context.Context, args, env []string, stdin io.Reader, stdout, stder
 		}
 		return usageError(err, fmt.Sprintf("'%s --help' lists the flags", c.CommandPath()))
 	})
-	err := root.ExecuteContext(ctx)
+	called, err := noSuchVerb(root, argv)
+	if err == nil {
+		called, err = root.ExecuteContextC(ctx)
+	}
 	if err == nil {
 		return exitOK
 	}
@@ -173,12 +191,77 @@ func run(ctx context.Context, args, env []string, stdin io.Reader, stdout, stder
 	var e *exitError
 	if !errors.As(err, &e) {
 		e = &exitError{Code: exitUsage, Err: err, Hint: "'fabrun help' lists the verbs"}
+		// What was refused may have been refused before the flags were read.
+		own := argv
+		if i := slices.Index(argv, "--"); i >= 0 {
+			own = argv[:i]
+		}
+		a.json = a.json || slices.Contains(own, "--json")
+		switch {
+		case called.Name() == "slurm" && called.Parent() == root:
+			a.slurmOwnFault(err)
+			return exitOK
+		case called != root:
+			e.Hint = "usage: " + called.UseLine()
+		}
+	}
+	if e.Code == exitNotFound && isRun && !slices.Equal(argv, args[1:]) {
+		e.Hint = cmp.Or(meantVerb(argv), e.Hint)
 	}
 	if isRun && e.Code == exitUsage && e.Err != nil { // without Err it is the child's own status
 		e = &exitError{Code: exitRunUsage, Err: e.Err, Hint: e.Hint}
 	}
 	a.printError(e)
 	return e.Code
+}
+
+// noSuchVerb refuses 'fabrun profile shwo', for which cobra prints help and
+// leaves with 0; it returns the verb that lacks it.
+func noSuchVerb(root *cobra.Command, argv []string) (*cobra.Command, error) {
+	root.InitDefaultCompletionCmd(argv...)
+	c, rest, err := root.Find(argv)
+	i := slices.IndexFunc(rest, func(w string) bool { return !strings.HasPrefix(w, "-") })
+	if err != nil || c == root || c.Runnable() || !c.HasSubCommands() || i < 0 {
+		return root, nil
+	}
+	word := rest[i]
+	var names []string
+	for _, sub := range c.Commands() {
+		names = append(names, sub.Name())
+	}
+	meant := ""
+	if near := suggestions(c, word); len(near) > 0 {
+		meant = fmt.Sprintf("; did you mean '%s %s'?", c.CommandPath(), near[0])
+	}
+	return c, fmt.Errorf("%q is no verb of '%s', which has %s%s", word, c.CommandPath(), strings.Join(names, ", "), meant)
+}
+
+// suggestions are the verbs of c that word may have been meant as.
+func suggestions(c *cobra.Command, word string) []string {
+	c.SuggestionsMinimumDistance = 2
+	return c.SuggestionsFor(word)
+}
+
+// noArgs is cobra.NoArgs with a text that does not speak of commands.
+func noArgs(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("'%s' takes no arguments, got %q", c.CommandPath(), args[0])
+	}
+	return nil
+}
+
+// meantVerb is a hint where the program that was not found may be a verb with a
+// slip in it.
+func meantVerb(argv []string) string {
+	i := slices.Index(argv, "--") + 1
+	if i == 0 || i == len(argv) {
+		return ""
+	}
+	near := suggestions((&app{}).rootCmd(), argv[i])
+	if len(near) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("it is no verb of fabrun either: did you mean 'fabrun %s'?", near[0])
 }
 
 // printError writes an error for people on stderr, and with --json as an
@@ -215,8 +298,10 @@ func insertRun(argv []string) ([]string, bool) {
 		switch {
 		case word == "--":
 			return slices.Concat([]string{"run"}, argv[:i], argv[i:]), true
-		case word == "--help" || word == "-h" || word == "--version":
+		case word == "--help" || word == "-h":
 			return argv, false
+		case word == "--version":
+			return slices.Concat(argv[:i], []string{"version"}, argv[i+1:]), false
 		case strings.HasPrefix(word, "--"):
 			if strings.Contains(word, "=") {
 				continue
