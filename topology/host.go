@@ -39,6 +39,7 @@ type Host struct {
 	Opinions    []Opinion // what ghw and rdmamap say, where they were asked
 	Places      []Place   // what the job needs at the same path everywhere, where that was asked
 	Clock       Clock
+	KernelLog   *KernelLog // nil: not asked, or not readable
 	ReachedBy   netip.Addr // own address of the ssh connection by which it was looked at; invalid: none
 
 	Source     string       // "live", "snapshot", "root", "nccl-xml"
@@ -69,6 +70,9 @@ type CPU struct {
 	// MemoryChannels is per NUMA node, from EDAC; nil unknown.
 	MemoryChannels map[int]int
 	Hypervisor     bool // the hypervisor flag of proc/cpuinfo: a guest (x86 only)
+	// Governors counts the CPU frequency policies by governor; nil unknown, or the machine has none.
+	Governors  map[string]int
+	FreqDriver string // "intel_pstate", "acpi-cpufreq", …; "" unknown
 }
 
 // Core is one physical core.
@@ -110,6 +114,12 @@ type PCIDevice struct {
 	SwitchPeers []string
 	Name        string // vendor and product as a PCI ID database has them; "" unknown
 	Port        string // PCIe port type where known: "root", "upstream", "downstream", "endpoint"; "" unknown
+	// Of the device control register, which only root can read; nil unknown.
+	RelaxedOrdering *bool
+	MaxReadRequest  *int  // bytes
+	MaxPayload      *int  // bytes
+	IRQs            *int  // interrupts of the function; nil unknown
+	IRQCPUs         []int // the CPUs that serve them
 }
 
 // Link is one PCIe link; nil is unknown.
@@ -332,6 +342,13 @@ type Limits struct {
 	WmemMax     *int64
 	PidsMax     *int64
 	HugePages   *int64 // free 2 MiB pages
+	HugeTotal   *int64 // reserved 2 MiB pages
+	TCPRmem     *int64 // largest of net.ipv4.tcp_rmem
+	TCPWmem     *int64
+	IPForward   *int // net.ipv4.ip_forward
+	NUMABalance *int // kernel.numa_balancing: 0 off
+	ARPIgnore   *int // net.ipv4.conf.all.arp_ignore
+	ARPAnnounce *int
 	MemTotal    *int64
 	EphemeralLo *int // ip_local_port_range
 	EphemeralHi *int
@@ -456,6 +473,18 @@ type Clock struct {
 	At      time.Time // zero unknown
 	Synced  *bool     // something keeps it right (adjtimex)
 	Sources []string  // time servers given as addresses; "dev NAME" for an interface that ptp4l uses
+}
+
+// KernelLog is what the drivers of NICs and GPUs have said.
+type KernelLog struct {
+	Uptime int64 // seconds since boot when it was read; 0 unknown
+	Lines  []KernelLine
+}
+
+// KernelLine is one line of it.
+type KernelLine struct {
+	At   int64 // seconds since boot
+	Text string
 }
 
 // Opinion is what another library says of a device: never a source of a plan,

@@ -3,6 +3,7 @@ package preflight
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -57,6 +58,9 @@ func Facts(h topology.Host) []Fact {
 	if len(h.CPU.Online) == 0 {
 		out = out[:len(out)-1]
 	}
+	if len(h.CPU.Governors) > 0 {
+		add("governor", "CPU frequency", strings.Join(slices.Sorted(maps.Keys(h.CPU.Governors)), ", "), finding.Warning, "hosts at another clock: the slowest sets the pace")
+	}
 	add("kernel", "kernel", h.Kernel, finding.Note, "drivers behave differently")
 	for _, c := range h.HCAs {
 		add("firmware", c.Name, joinKnown(c.BoardID, c.Firmware), finding.Warning, "the same card behaves differently; known faults differ")
@@ -84,6 +88,9 @@ func Facts(h topology.Host) []Fact {
 		}
 	}
 	add("memlock", "locked memory", limit(h.Limits.MemlockSoft), finding.Error, "registration fails on one host only")
+	if n := h.Limits.NofileSoft; n != nil {
+		add("nofile", "open files", strconv.FormatUint(*n, 10), finding.Note, "large jobs fail on one host only")
+	}
 	add("shm", "/dev/shm", shmText(h.Limits.ShmBytes), finding.Note, "large jobs fail on one host only")
 	for _, m := range h.Modules {
 		if m.Name == "nvidia" || m.Name == "mlx5_core" || m.Name == "nvidia_peermem" || m.Name == "mlx5_ib" {
@@ -104,6 +111,9 @@ func Facts(h topology.Host) []Fact {
 			kinds = append(kinds, s.Kind)
 		}
 		v := joinKnown(s.Version, s.Hash)
+		if s.Path == "" && s.Detail == absent {
+			v = absent
+		}
 		if v == "" {
 			v = "version unknown"
 		}

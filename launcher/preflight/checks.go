@@ -17,7 +17,6 @@ type Job struct {
 	Ports   []string // "mlx5_0:1": what the plan chose on this host; nil: every port that could be
 	UsesGPU *bool    // nil unknown
 	RDMACM  bool     // connections are made through rdma_cm
-	Bridged bool     // it runs in containers behind a bridge
 }
 
 // Check is one thing that is looked at on one host.
@@ -47,8 +46,13 @@ func Checks() []Check {
 		{"qos.pause", "no global pause beside PFC", checkPause},
 		{"pcie.link", "NICs and GPUs have all their PCIe lanes and speed", checkPCIe},
 		{"pcie.acs", "no ACS redirection between GPU and NIC", checkACS},
+		{"pcie.relaxed-ordering", "PCIe relaxed ordering is on", checkRelaxedOrdering},
+		{"pcie.read-request", "PCIe read requests are large", checkReadRequest},
 		{"pcie.iommu", "the IOMMU translates nothing that RDMA needs", checkIOMMU},
 		{"numa.placement", "every NIC says which NUMA node it is on", checkNUMA},
+		{"numa.balancing", "the kernel does not move pages between NUMA nodes", checkNUMABalancing},
+		{"cpu.governor", "CPUs run at full clock", checkGovernor},
+		{"irq.affinity", "interrupts are served near the NIC, by more than one CPU", checkIRQs},
 		{"gdr.peer-memory", "GPU memory can be registered: nvidia_peermem or DMA-BUF", checkPeer},
 		{"limits.memlock", "memory can be locked without limit", checkMemlock},
 		{"limits.nofile", "enough open files for many ranks", checkNofile},
@@ -61,8 +65,12 @@ func Checks() []Check {
 		{"cm.roce-mode", "rdma_cm makes RoCE v2 connections", checkCMMode},
 		{"net.subnet", "no other interface is in an RDMA interface's subnet", checkSubnet},
 		{"net.default-route", "the management path is not the RDMA interface", checkDefaultRoute},
+		{"net.management", "ssh and the clock do not go over the job's ports", checkManagement},
 		{"net.bridge", "container bridges carry what the network does", checkBridge},
 		{"counter.errors", "no link flaps and no symbol errors so far", checkCounters},
+		{"kernel.log", "the drivers have said nothing that matters", checkKernelLog},
+		{"clock.sync", "something keeps the clock right", checkClock},
+		{"software.verbs", "libibverbs is installed", checkVerbs},
 		{"software.gpu-plugin", "NCCL's net plugin where the site uses one", checkPlugin},
 		{"place.program", "the job's program is there and can be executed", checkProgram},
 		{"place.libraries", "the program's libraries are found", checkLibraries},
@@ -72,6 +80,7 @@ func Checks() []Check {
 
 // HostFindings runs every check on one host.
 func HostFindings(h topology.Host, p profiles.Profile, j Job) []finding.Finding {
+	j.RDMACM = j.RDMACM || usesRDMACM(h.Env)
 	l := &look{h: &h, p: &p, j: j}
 	for _, hca := range h.HCAs {
 		for i := range hca.Ports {
@@ -186,15 +195,30 @@ func checkAny(l *look) {
 		sev = finding.Note
 	}
 	if len(l.h.HCAs) == 0 {
+		var cards []string
+		for _, d := range l.h.PCI {
+			// Class 0x0207 is InfiniBand; every Ethernet function of NVIDIA's (15b3) has RDMA.
+			if d.Class != nil && (*d.Class>>8 == 0x0207 || *d.Class>>8 == 0x0200 && d.Vendor != nil && *d.Vendor == 0x15b3) {
+				cards = append(cards, d.Address)
+			}
+		}
+		if cards != nil && l.h.Container.Kind == "" {
+			l.say(sev, "RDMA devices", "none in /sys/class/infiniband, but adapters at "+few(cards, 4), "one for each adapter", "this host can only talk over sockets", "modprobe mlx5_ib (or the adapter's own driver); 'lspci -k' shows what is bound")
+			return
+		}
 		l.say(sev, "RDMA devices", "none in /sys/class/infiniband", "at least one", "this host can only talk over sockets", "is the driver loaded? in a container: pass /dev/infiniband and the host's network")
 		return
 	}
 	l.say(sev, "RDMA devices", fmt.Sprintf("%d, none that the profile means", len(l.h.HCAs)), orText(l.p.Fabric.LinkLayer, "a usable port"), "the job has no port here", "check link_layer and exclude_hcas of the profile")
 }
 
+// downStates are the physical states without a link (InfiniBand specification,
+// PortPhysicalState). Drivers have printed others for links that are up.
+var downStates = []string{"Sleep", "Polling", "Disabled", "PortConfigurationTraining", "LinkErrorRecovery", "Phy Test"}
+
 func checkState(l *look) {
 	for _, r := range l.ports {
-		if r.port.State == "" || r.active() && (r.port.PhysState == "" || r.port.PhysState == "LinkUp") {
+		if r.port.State == "" || r.active() && !slices.Contains(downStates, r.port.PhysState) {
 			continue
 		}
 		if r.ib() && r.port.State == "INIT" && r.port.SMLID != nil && *r.port.SMLID == 0 {
@@ -373,6 +397,11 @@ func (l *look) qosPorts(f func(r portRef, n *topology.Netdev, q *profiles.QoS)) 
 
 func checkTrust(l *look) {
 	l.qosPorts(func(r portRef, n *topology.Netdev, q *profiles.QoS) {
+		if n.DCB == nil && n.DCBError != "" {
+			// Of a VF the kernel tells nothing: the settings are the PF's.
+			l.say(finding.Note, r.String()+" ("+n.Name+")", "trust and PFC cannot be read: "+n.DCBError, "trust "+orText(q.Trust, "as planned"), "whether RDMA is lossless here is not known", "mlnx_qos -i on the host's own port (the PF), or the switch's side")
+			return
+		}
 		if n.DCB == nil || q.Trust == "" || n.DCB.Trust == "" || n.DCB.Trust == q.Trust {
 			return
 		}
@@ -590,23 +619,42 @@ func checkShm(l *look) {
 	}
 }
 
+// bufferBytes is what NVIDIA's and the VM guides set.
+const bufferBytes = 268435456
+
 func checkBuffers(l *look) {
-	const want = 268435456
+	var small, set []string
 	for _, b := range []struct {
-		name string
-		v    *int64
-	}{{"net.core.rmem_max", l.h.Limits.RmemMax}, {"net.core.wmem_max", l.h.Limits.WmemMax}} {
-		if b.v != nil && *b.v < want {
-			l.say(finding.Note, b.name, fmt.Sprint(*b.v), fmt.Sprint(want), "only TCP traffic cares", fmt.Sprintf("sysctl -w %s=%d", b.name, want))
+		name, value string
+		v           *int64
+	}{
+		{"net.core.rmem_max", "%d", l.h.Limits.RmemMax},
+		{"net.core.wmem_max", "%d", l.h.Limits.WmemMax},
+		{"net.ipv4.tcp_rmem", "'4096 87380 %d'", l.h.Limits.TCPRmem},
+		{"net.ipv4.tcp_wmem", "'4096 65536 %d'", l.h.Limits.TCPWmem},
+	} {
+		if b.v != nil && *b.v < bufferBytes {
+			small = append(small, fmt.Sprintf("%s %d", strings.TrimPrefix(b.name, "net."), *b.v))
+			set = append(set, fmt.Sprintf("%s="+b.value, b.name, bufferBytes))
 		}
+	}
+	if small != nil {
+		l.say(finding.Note, "TCP buffers", strings.Join(small, ", "), fmt.Sprintf("up to %d each", bufferBytes), "only what goes over TCP is slower: storage, start-up, a fallback", "sysctl -w "+strings.Join(set, " "))
 	}
 }
 
 func checkHuge(l *look) {
-	if h := l.h.Limits.HugePages; h != nil && *h == 0 && slices.ContainsFunc(l.h.Software, func(s topology.Software) bool { return strings.Contains(s.Detail, "hugetlb") }) {
-		l.say(finding.Note, "huge pages", "none free", "some", "a library asked for them falls back", "sysctl vm.nr_hugepages=1024")
+	free, total, mem := l.h.Limits.HugePages, l.h.Limits.HugeTotal, l.h.Limits.MemTotal
+	if total != nil && mem != nil && *mem > 0 && *total > *mem/hugePage/2 {
+		l.say(finding.Warning, "huge pages", fmt.Sprintf("%s of %s reserved", bytesText(uint64(*total)*hugePage), bytesText(uint64(*mem))), "less than half", "what is reserved no ordinary allocation gets: the job runs out of memory early", "sysctl -w vm.nr_hugepages=… , unless the job asks for them")
+	}
+	if free != nil && *free == 0 && slices.ContainsFunc(l.ports, func(r portRef) bool { return r.mine && r.hca.Driver == "efa" }) {
+		l.say(finding.Note, "huge pages", "none free", "some", "libfabric's EFA provider would use them for its buffers", "sysctl -w vm.nr_hugepages=1024; or FI_EFA_USE_HUGE_PAGE=0")
 	}
 }
+
+// hugePage is the size of the huge pages that are counted.
+const hugePage = 2 << 20
 
 func checkNodes(l *look) {
 	if l.h.DeviceNodes == nil {
@@ -638,7 +686,8 @@ func checkModules(l *look) {
 		return slices.ContainsFunc(l.h.Modules, func(m topology.Module) bool { return m.Name == n })
 	}
 	// A device node is there only with the module, or with it built in.
-	if !has("ib_uverbs") && !slices.ContainsFunc(l.h.HCAs, func(c topology.HCA) bool { return c.CharDevice != "" }) {
+	if !has("ib_uverbs") && !slices.ContainsFunc(l.h.HCAs, func(c topology.HCA) bool { return c.CharDevice != "" }) &&
+		(l.h.DeviceNodes == nil || !slices.ContainsFunc(l.h.DeviceNodes.Names, func(n string) bool { return strings.HasPrefix(n, "uverbs") })) {
 		l.say(finding.Error, "ib_uverbs", "not loaded", "loaded", "no user program can use RDMA", "modprobe ib_uverbs")
 	}
 	if !has("rdma_ucm") {
@@ -675,33 +724,63 @@ func checkCMMode(l *look) {
 }
 
 func checkSubnet(l *look) {
+	// Rails that answer for themselves only: arp_ignore 1 or 2 and arp_announce 2.
+	strictARP := l.h.Limits.ARPIgnore != nil && *l.h.Limits.ARPIgnore > 0 && l.h.Limits.ARPAnnounce != nil && *l.h.Limits.ARPAnnounce == 2
+	const hint = "sysctl -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2 and routes by source, or separate subnets"
+	type group struct {
+		names []string
+		roce  bool
+	}
+	rails := map[netip.Prefix]*group{}
+	var order []netip.Prefix
 	for _, r := range l.ports {
 		n := l.netdev(r.port.Netdev)
 		if n == nil || !r.mine {
 			continue
 		}
-		for _, other := range l.h.Netdevs {
-			if other.Name == n.Name || other.Kind == "loopback" || other.Lower == n.Name || n.Lower == other.Name || other.Master == n.Name || n.Master == other.Name {
+		for _, a := range n.Addrs {
+			var with []string
+			for _, other := range l.h.Netdevs {
+				if other.Name == n.Name || other.Kind == "loopback" || other.Lower == n.Name || n.Lower == other.Name || other.Master == n.Name || n.Master == other.Name {
+					continue
+				}
+				if !slices.ContainsFunc(other.Addrs, func(b netip.Prefix) bool { return sameSubnet(a, b) }) {
+					continue
+				}
+				if l.isJobs(other.Name) {
+					with = append(with, other.Name)
+					continue
+				}
+				sev := finding.Warning
+				if r.ib() || strictARP || slices.ContainsFunc(l.ports, func(p portRef) bool { return p.port.Netdev == other.Name }) {
+					// InfiniBand connects by LID; with strict ARP each answers for
+					// itself; functions of one card are made like this.
+					sev = finding.Note
+				}
+				l.say(sev, n.Name+" and "+other.Name, fmt.Sprintf("both in %s", a.Masked()), "one subnet each", "the kernel answers for one with the other (ARP flux): connections go the wrong way", hint)
+			}
+			if with == nil {
 				continue
 			}
-			for _, a := range n.Addrs {
-				for _, b := range other.Addrs {
-					if !sameSubnet(a, b) || other.Name < n.Name && l.isRDMA(other.Name) {
-						continue
-					}
-					sev, why := finding.Warning, "the kernel answers for one with the other (ARP flux): connections go the wrong way"
-					if l.isRDMA(other.Name) {
-						sev, why = finding.Note, "rails in one subnet need arp_ignore=1, arp_announce=2 and routes by source"
-					}
-					l.say(sev, n.Name+" and "+other.Name, fmt.Sprintf("both in %s", a.Masked()), "one subnet each", why, "sysctl net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2, or separate subnets")
+			g := rails[a.Masked()]
+			if g == nil {
+				g = &group{}
+				rails[a.Masked()], order = g, append(order, a.Masked())
+			}
+			g.roce = g.roce || r.roce() && r.hca.Class != "cxi" // Slingshot's are in one subnet by design
+			for _, name := range append(with, n.Name) {
+				if !slices.Contains(g.names, name) {
+					g.names = append(g.names, name)
 				}
 			}
 		}
 	}
-}
-
-func (l *look) isRDMA(netdev string) bool {
-	return slices.ContainsFunc(l.ports, func(r portRef) bool { return r.port.Netdev == netdev })
+	for _, subnet := range order {
+		if g := rails[subnet]; g.roce && !strictARP {
+			slices.Sort(g.names)
+			l.say(finding.Note, few(g.names, 4), fmt.Sprintf("all in %s", subnet), "one subnet each, or strict ARP", "the kernel answers for one rail with another's address", hint)
+		}
+	}
 }
 
 func sameSubnet(a, b netip.Prefix) bool {
@@ -712,27 +791,34 @@ func sameSubnet(a, b netip.Prefix) bool {
 }
 
 func checkDefaultRoute(l *look) {
+	if l.p.Fabric.Bootstrap == "fabric" || !l.otherNetwork() {
+		return
+	}
 	for _, r := range l.h.Routes {
-		if r.Dst.Bits() != 0 || r.Table != 0 && r.Table != 254 || !r.Dst.Addr().Is4() {
-			continue
-		}
-		if l.isRDMA(r.Netdev) && l.p.Fabric.Bootstrap != "fabric" && len(l.h.Netdevs) > 2 {
-			l.say(finding.Note, r.Netdev, "the default route goes over it", "the management network", "ssh, storage and clock share the RDMA port", "ip route replace default via GATEWAY dev MANAGEMENT")
+		if r.Dst.Bits() == 0 && (r.Table == 0 || r.Table == 254) && r.Dst.Addr().Is4() && l.isJobs(r.Netdev) {
+			l.say(finding.Note, r.Netdev, "the default route goes over it", "the management network", "what is not the job's shares the RDMA port", "ip route replace default via GATEWAY dev MANAGEMENT")
 		}
 	}
 }
 
+// checkBridge looks at bridges with containers on them: whether what they send
+// fits the way out, and whether it is passed on at all.
 func checkBridge(l *look) {
-	if !l.j.Bridged && l.h.Container.Kind == "" {
-		return
+	var out *topology.Netdev
+	for _, r := range l.h.Routes {
+		if r.Dst.Bits() == 0 && (r.Table == 0 || r.Table == 254) {
+			out = l.netdev(r.Netdev)
+		}
 	}
 	for _, n := range l.h.Netdevs {
-		if n.Kind == "bridge" && strings.HasPrefix(n.Name, "docker") && n.MTU != nil && *n.MTU > 1500 {
-			for _, r := range l.h.Routes {
-				if d := l.netdev(r.Netdev); r.Dst.Bits() == 0 && d != nil && d.MTU != nil && *d.MTU < *n.MTU {
-					l.say(finding.Warning, n.Name, fmt.Sprintf("MTU %d over %s with %d", *n.MTU, d.Name, *d.MTU), "no more than the way out", "large packets between containers vanish", "daemon.json: \"mtu\"")
-				}
-			}
+		if n.Kind != "bridge" || !slices.ContainsFunc(l.h.Netdevs, func(m topology.Netdev) bool { return m.Master == n.Name && m.Kind == "veth" }) {
+			continue
+		}
+		if out != nil && out.Name != n.Name && out.MTU != nil && n.MTU != nil && *n.MTU > *out.MTU {
+			l.say(finding.Warning, n.Name, fmt.Sprintf("MTU %d over %s with %d", *n.MTU, out.Name, *out.MTU), "no more than the way out", "large packets of containers on it vanish", `docker: "mtu" in daemon.json; podman: network create --opt mtu=`)
+		}
+		if f := l.h.Limits.IPForward; f != nil && *f == 0 {
+			l.say(finding.Warning, n.Name, "net.ipv4.ip_forward 0", "1", "containers on it reach no other host", "sysctl -w net.ipv4.ip_forward=1; or run the job with the host's network")
 		}
 	}
 }
@@ -765,7 +851,7 @@ func checkCounters(l *look) {
 
 func checkPlugin(l *look) {
 	for _, hca := range l.h.HCAs {
-		if hca.Driver == "efa" && l.gpus() && !slices.ContainsFunc(l.h.Software, func(s topology.Software) bool { return s.Kind == "nccl-plugin" }) {
+		if hca.Driver == "efa" && l.gpus() && l.h.Software != nil && !slices.ContainsFunc(l.h.Software, func(s topology.Software) bool { return s.Kind == "nccl-plugin" }) {
 			l.say(finding.Error, "NCCL", "no net plugin found", "aws-ofi-nccl", "NCCL cannot use EFA by itself and takes sockets", "install aws-ofi-nccl (libnccl-net.so) on the library path")
 			return
 		}

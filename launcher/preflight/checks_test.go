@@ -53,6 +53,32 @@ func plan26() profiles.Profile {
 	}}}
 }
 
+// sixteen makes CPUs of two sockets, the first NIC near the first.
+func sixteen(h *topology.Host) {
+	h.CPU.Online = nil
+	for i := range 16 {
+		h.CPU.Online = append(h.CPU.Online, i)
+	}
+	h.PCI[0].LocalCPUs = h.CPU.Online[:8]
+}
+
+// kernel puts lines into the kernel's log, so many seconds before it was read.
+func kernel(ago int64, lines ...string) func(*topology.Host) {
+	return func(h *topology.Host) {
+		h.KernelLog = &topology.KernelLog{Uptime: 1000000}
+		for _, l := range lines {
+			h.KernelLog.Lines = append(h.KernelLog.Lines, topology.KernelLine{At: 1000000 - ago, Text: l})
+		}
+	}
+}
+
+// bridge adds a bridge with a container on it.
+func bridge(mtu int) func(*topology.Host) {
+	return func(h *topology.Host) {
+		h.Netdevs = append(h.Netdevs, topology.Netdev{Name: "docker0", Kind: "bridge", MTU: ptr(mtu)}, topology.Netdev{Name: "veth1", Kind: "veth", Master: "docker0"})
+	}
+}
+
 func TestHostFindings(t *testing.T) {
 	type H = topology.Host
 	port := func(f func(*topology.Port)) func(*H) { return func(h *H) { f(&h.HCAs[1].Ports[0]) } }
@@ -63,7 +89,10 @@ func TestHostFindings(t *testing.T) {
 	}{
 		{"healthy", func(*H) {}, ""},
 		{"no device", func(h *H) { h.HCAs = nil }, "error port.none"},
+		{"a card without its driver", func(h *H) { h.HCAs = nil; h.PCI[0].Class = ptr(uint32(0x020700)) }, "error port.none"},
 		{"port down", port(func(p *topology.Port) { p.State, p.PhysState = "DOWN", "Polling" }), "error port.state"},
+		{"active while its link recovers", port(func(p *topology.Port) { p.PhysState = "LinkErrorRecovery" }), "error port.state"},
+		{"active, in the words of an old driver", port(func(p *topology.Port) { p.PhysState = "ACTIVE" }), ""},
 		{"200G came up at 100", port(func(p *topology.Port) { p.RateGbps = ptr(100.0) }), "error port.rate"},
 		{"small mtu", func(h *H) { h.Netdevs[0].MTU = ptr(1500) }, "error mtu.netdev"},
 		{"no gid", port(func(p *topology.Port) { p.GIDs = []topology.GID{}; p.GIDZero = 256 }), "error gid.usable"},
@@ -71,6 +100,7 @@ func TestHostFindings(t *testing.T) {
 		{"other namespace", port(func(p *topology.Port) { p.GIDs[0].NdevUnreadable = "EINVAL" }), "error gid.usable"},
 		{"gids unreadable", port(func(p *topology.Port) { p.GIDUnreadable = "EINVAL" }), "error gid.usable"},
 		{"pcp trust", func(h *H) { h.Netdevs[0].DCB.Trust = "pcp" }, "error qos.trust"},
+		{"a VF, whose settings cannot be read", func(h *H) { h.Netdevs[0].DCB, h.Netdevs[0].DCBError = nil, "EOPNOTSUPP" }, "note qos.trust"},
 		{"no pfc", func(h *H) { h.Netdevs[0].DCB.PFC = []int{} }, "error qos.pfc"},
 		{"pfc everywhere", func(h *H) { h.Netdevs[0].DCB.PFC = []int{0, 3} }, "warning qos.pfc"},
 		{"dscp elsewhere", func(h *H) { h.Netdevs[0].DCB.DSCPToPriority = map[int]int{26: 0} }, "error qos.dscp-map"},
@@ -90,10 +120,76 @@ func TestHostFindings(t *testing.T) {
 		{"buffers", func(h *H) { h.Limits.RmemMax = ptr(int64(212992)) }, "note limits.buffers"},
 		{"no node", func(h *H) { h.DeviceNodes.Names = []string{"uverbs0"} }, "error device.nodes"},
 		{"not openable", func(h *H) { h.DeviceNodes.Openable = []string{"uverbs0"} }, "error device.nodes"},
-		{"modules", func(h *H) { h.Modules, h.HCAs[0].CharDevice, h.HCAs[1].CharDevice = h.Modules[1:], "", "" }, "error device.modules"},
+		{"modules", func(h *H) {
+			h.Modules, h.HCAs[0].CharDevice, h.HCAs[1].CharDevice = h.Modules[1:], "", ""
+			h.DeviceNodes.Names = []string{"rdma_cm"}
+		}, "error device.modules"},
 		{"roce v1 for rdma_cm", port(func(p *topology.Port) { p.DefaultRoCE = "IB/RoCE v1" }), "note cm.roce-mode"},
 		{"same subnet", func(h *H) { h.Netdevs[2].Addrs = []netip.Prefix{netip.MustParsePrefix("10.0.0.9/24")} }, "warning net.subnet"},
 		{"default route", func(h *H) { h.Routes[0].Netdev = "eth0" }, "note net.default-route"},
+		{"relaxed ordering off", func(h *H) { h.PCI[1].RelaxedOrdering = ptr(false) }, "note pcie.relaxed-ordering"},
+		{"relaxed ordering off on AMD", func(h *H) { h.CPU.Vendor = "AuthenticAMD"; h.PCI[1].RelaxedOrdering = ptr(false) }, "warning pcie.relaxed-ordering"},
+		{"relaxed ordering as the hypervisor shows it", func(h *H) { h.CPU.Hypervisor = true; h.PCI[1].RelaxedOrdering = ptr(false) }, ""},
+		{"small read requests", func(h *H) { h.PCI[0].MaxReadRequest = ptr(128) }, "note pcie.read-request"},
+		{"usual read requests", func(h *H) { h.PCI[0].MaxReadRequest = ptr(512) }, ""},
+		{"governor", func(h *H) { h.CPU.Governors = map[string]int{"powersave": 4} }, "note cpu.governor"},
+		{"performance", func(h *H) { h.CPU.Governors = map[string]int{"performance": 4} }, ""},
+		{"numa balancing", func(h *H) { h.Limits.NUMABalance = ptr(1) }, "note numa.balancing"},
+		{"all interrupts on one CPU", func(h *H) { sixteen(h); h.PCI[0].IRQs, h.PCI[0].IRQCPUs = ptr(64), []int{0} }, "note irq.affinity"},
+		{"interrupts on the other socket", func(h *H) { sixteen(h); h.PCI[0].IRQs, h.PCI[0].IRQCPUs = ptr(64), []int{8, 9, 10} }, "note irq.affinity"},
+		{"interrupts near and far", func(h *H) { sixteen(h); h.PCI[0].IRQs, h.PCI[0].IRQCPUs = ptr(64), []int{7, 8, 9, 10} }, ""},
+		{"hot transceiver", kernel(100, "mlx5_core 0000:5c:00.0: Port module event[error]: module 0, Cable error, High Temperature"), "warning kernel.log"},
+		{"hot, last week", kernel(600000, "mlx5_core 0000:5c:00.0: Port module event[error]: module 0, Cable error, High Temperature"), "note kernel.log"},
+		{"cable plugged is no fault", kernel(100, "mlx5_core 0000:5c:00.0: Port module event: module 0, Cable plugged"), ""},
+		{"peermem", kernel(100, "nvidia_peermem: Unknown symbol ib_register_peer_memory_client (err -2)"), "warning kernel.log"},
+		{"peermem, harmless", kernel(100, "nvidia-peermem nv_get_p2p_free_callback:127 ERROR detected invalid context, skipping further processing"), "note kernel.log"},
+		{"slot power", kernel(100, "mlx5_core 0000:12:00.0: mlx5_pcie_event:299:(pid 0): Detected insufficient power on the PCIe slot (27W)."), "note kernel.log"},
+		{"firmware", kernel(100, "mlx5_core 0000:41:00.0: poll_health:471:(pid 0): device's health compromised - reached miss count"), "warning kernel.log"},
+		{"a command", kernel(100, "mlx5_core 0000:03:00.0: wait_func:964:(pid 112): ENABLE_HCA(0x104) timeout. Will cause a leak of a command resource"), "warning kernel.log"},
+		{"a GPU off the bus", kernel(100, "NVRM: Xid (PCI:0000:9c:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."), "warning kernel.log"},
+		{"a program's own fault", kernel(100, "NVRM: Xid (PCI:0000:cb:00): 13, pid=7, name=python, Graphics SM Warp Exception"), ""},
+		{"four link downs", kernel(100, strings.Split(strings.Repeat("mlx5_core 0000:12:00.0 ens1np0: Link down\n", 4), "\n")...), ""},
+		{"five link downs", kernel(100, strings.Split(strings.Repeat("mlx5_core 0000:12:00.0 ens1np0: Link down\n", 5), "\n")...), "warning kernel.log"},
+		{"no libibverbs", func(h *H) { h.Software = append(h.Software, topology.Software{Kind: "verbs", Detail: "absent"}) }, "warning software.verbs"},
+		{"no libibverbs in the container", func(h *H) {
+			h.Container.Kind = "docker"
+			h.Software = append(h.Software, topology.Software{Kind: "verbs", Detail: "absent"})
+		}, "error software.verbs"},
+		{"clock", func(h *H) { h.Clock.Synced = ptr(false) }, "note clock.sync"},
+		{"ssh over a rail", func(h *H) { h.ReachedBy = netip.MustParseAddr("10.1.0.1") }, "note net.management"},
+		{"ssh beside", func(h *H) { h.ReachedBy = netip.MustParseAddr("192.168.0.1") }, ""},
+		{"time over a rail", func(h *H) {
+			h.Clock.Sources = []string{"10.0.0.9"}
+			h.Routes = append(h.Routes, topology.Route{Dst: netip.MustParsePrefix("10.0.0.0/24"), Netdev: "eth0", Table: 254})
+		}, "note net.management"},
+		{"ptp on a rail", func(h *H) { h.Clock.Sources = []string{"dev eth1"} }, "note net.management"},
+		{"time by the default route", func(h *H) { h.Clock.Sources = []string{"172.16.0.1"} }, ""},
+		{"one network only", func(h *H) {
+			h.Netdevs = h.Netdevs[:2]
+			h.Routes[0].Netdev = "eth0"
+			h.ReachedBy = netip.MustParseAddr("10.1.0.1")
+		}, ""},
+		{"half of memory in huge pages", func(h *H) { h.Limits.MemTotal, h.Limits.HugeTotal = ptr(int64(64<<30)), ptr(int64(20000)) }, "warning limits.hugepages"},
+		{"some huge pages", func(h *H) { h.Limits.MemTotal, h.Limits.HugeTotal = ptr(int64(64<<30)), ptr(int64(1024)) }, ""},
+		{"small buffers: one note", func(h *H) {
+			h.Limits.RmemMax, h.Limits.WmemMax, h.Limits.TCPRmem = ptr(int64(212992)), ptr(int64(212992)), ptr(int64(6291456))
+		}, "note limits.buffers"},
+		{"a bridge larger than the way out", bridge(9000), "warning net.bridge"},
+		{"a bridge that fits", bridge(1500), ""},
+		{"a bridge that goes nowhere", func(h *H) { bridge(1500)(h); h.Limits.IPForward = ptr(0) }, "warning net.bridge"},
+		{"a bridge without containers", func(h *H) { bridge(9000)(h); h.Netdevs = h.Netdevs[:len(h.Netdevs)-1] }, ""},
+		{"rdma_cm in RoCE v1 by FI_PROVIDER", func(h *H) {
+			h.Env = []topology.EnvVar{{Name: "FI_PROVIDER", Value: "verbs;ofi_rxm"}}
+			h.HCAs[0].Ports[0].DefaultRoCE = "IB/RoCE v1"
+		}, "error cm.roce-mode"},
+		{"rdma_cm in RoCE v1", func(h *H) { h.HCAs[0].Ports[0].DefaultRoCE = "IB/RoCE v1" }, "note cm.roce-mode"},
+		{"management in a rail's subnet", func(h *H) { h.Netdevs[2].Addrs = []netip.Prefix{netip.MustParsePrefix("10.1.0.77/24")} }, "warning net.subnet"},
+		{"the same, with strict ARP", func(h *H) {
+			h.Netdevs[2].Addrs = []netip.Prefix{netip.MustParsePrefix("10.1.0.77/24")}
+			h.Limits.ARPIgnore, h.Limits.ARPAnnounce = ptr(1), ptr(2)
+		}, "note net.subnet"},
+		{"rails in one subnet", func(h *H) { h.Netdevs[1].Addrs = []netip.Prefix{netip.MustParsePrefix("10.0.0.2/24")} }, "note net.subnet"},
+		{"EFA, and nobody looked for plugins", func(h *H) { h.HCAs[0].Driver, h.Software = "efa", nil }, ""},
 		{"flaps", func(h *H) {
 			h.Counters = []topology.CounterSample{{Device: "mlx5_0:1", Values: map[string]int64{"link_downed": 3}}}
 		}, "note counter.errors"},

@@ -251,10 +251,8 @@ func matchApplies(args []string, s *sshSettings, q *sshAsk) (applies, known bool
 		word := args[0]
 		args = args[1:]
 		word, not := strings.CutPrefix(word, "!")
-		attr, value, joined := strings.Cut(strings.ToLower(word), "=")
-		if joined {
-			value = word[len(attr)+1:]
-		}
+		attr, value, joined := strings.Cut(word, "=")
+		attr = strings.ToLower(attr)
 		switch attr {
 		case "all":
 			applies = applies && !not

@@ -165,6 +165,7 @@ func FuzzSSHConfig(f *testing.F) {
 	for range 20 {
 		f.Add([]byte(randomConfig(r, "x")), "node1")
 	}
+	f.Add([]byte("mAtCh \x81="), "0") // lower case of a broken character is longer
 	f.Fuzz(func(t *testing.T, text []byte, host string) {
 		file := sshFile{lines: parseSSHConfig(text)}
 		tr := &native{o: NativeOptions{Home: "/h", LocalUser: "u"}, configs: []sshFile{file}}

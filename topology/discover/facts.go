@@ -143,6 +143,20 @@ import (
 //	synchronised yes
 //	source 10.0.0.1                 a time server's address, or "dev ens1f0" for ptp4l
 //
+//	-- fabrun/cpufreq --
+//	driver acpi-cpufreq
+//	governor schedutil 64           how many frequency policies
+//
+//	-- fabrun/irqs --               of RDMA devices: function, how many, the CPUs that serve them
+//	0000:3b:00.0 64 0-31
+//
+//	-- fabrun/pcie --               of their device control register; root only
+//	0000:3b:00.0 relaxed-ordering on max-payload 256 max-read-request 512
+//
+//	-- fabrun/kernel-log --         lines of NIC and GPU drivers: seconds since boot, text
+//	uptime 86400
+//	at 12 mlx5_core 0000:3b:00.0: Port module event: module 0, Cable plugged
+//
 //	-- fabrun/session --
 //	ssh 10.0.0.5                    this host's address of the ssh connection
 const (
@@ -170,6 +184,10 @@ const (
 	SectionPlaces    = "fabrun/places"
 	SectionClock     = "fabrun/clock"
 	SectionSession   = "fabrun/session"
+	SectionCPUFreq   = "fabrun/cpufreq"
+	SectionIRQs      = "fabrun/irqs"
+	SectionPCIe      = "fabrun/pcie"
+	SectionKernelLog = "fabrun/kernel-log"
 )
 
 // factParser reads one section into a Host. It returns what it could not read,
@@ -202,13 +220,17 @@ var factParsers = []factParser{
 	{SectionPlaces, parsePlaces},
 	{SectionClock, parseClock},
 	{SectionSession, parseSession},
+	{SectionCPUFreq, parseCPUFreq},
+	{SectionIRQs, parseIRQs},
+	{SectionPCIe, parsePCIe},
+	{SectionKernelLog, parseKernelLog},
 }
 
 // readFacts fills h from the fabrun/ sections of fsys. It is called last, when
 // netdevs, GPUs and HCAs of h are there to be completed by name or address.
 //
 // It fills Limits (the process's: memlock, nofile, shm, pids), CPU.Allowed,
-// Env, Places, Clock, ReachedBy, Netdevs[].{Addrs,DCB,DCBError,Ethtool}, Routes, Rules, RDMANetns,
+// Env, Places, Clock, ReachedBy, KernelLog, CPU.{Governors,FreqDriver}, PCI[].{RelaxedOrdering,MaxReadRequest,MaxPayload,IRQs,IRQCPUs}, Netdevs[].{Addrs,DCB,DCBError,Ethtool}, Routes, Rules, RDMANetns,
 // DeviceNodes, GPUs[].{Name,UUID,Memory,Capability,Driver,MIG,Links,NoP2P,DeviceNode},
 // Container, Modules, IOMMU, PeerMemory, Software, ConfigFiles, Counters and
 // Opinions. Everything else of a Host comes from the kernel's files.

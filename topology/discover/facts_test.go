@@ -61,6 +61,20 @@ func TestReadFacts(t *testing.T) {
 			},
 		},
 		{
+			name: "what is tuned, and what the kernel said",
+			fsys: files(SectionCPUFreq, "driver acpi-cpufreq\ngovernor schedutil 64\ngovernor x many\n", SectionIRQs, "0000:3b:00.0 64 0-1,4\n0000:ff:00.0 1 0\n",
+				SectionPCIe, "0000:3b:00.0 relaxed-ordering on max-payload 256 max-read-request 512\n", SectionKernelLog, "uptime 900\nat 12 mlx5_core: a  b\nat x y\n"),
+			host: topology.Host{PCI: []topology.PCIDevice{{Address: "0000:3b:00.0"}}},
+			want: topology.Host{
+				CPU:       topology.CPU{FreqDriver: "acpi-cpufreq", Governors: map[string]int{"schedutil": 64}},
+				PCI:       []topology.PCIDevice{{Address: "0000:3b:00.0", IRQs: new(64), IRQCPUs: []int{0, 1, 4}, RelaxedOrdering: new(true), MaxPayload: new(256), MaxReadRequest: new(512)}},
+				KernelLog: &topology.KernelLog{Uptime: 900, Lines: []topology.KernelLine{{At: 12, Text: "mlx5_core: a  b"}}},
+				Unreadable: []topology.Unreadable{
+					{Path: SectionCPUFreq, Reason: `line 3: governor x: want a number, got "many"`}, {Path: SectionKernelLog, Reason: `line 3: at: want seconds, got "x"`},
+				},
+			},
+		},
+		{
 			name: "limits",
 			fsys: files(SectionLimits, "memlock 65536 unlimited\nnofile 1024 1048576\nshm 67108864 -\npids-max 4915\nfuture 1 2 3\n"),
 			want: topology.Host{Limits: topology.Limits{

@@ -132,6 +132,21 @@ func (r *reader) number64(name string) *int64 {
 	return &v
 }
 
+// lastNumber is the last of a line of numbers: the largest of tcp_rmem's three.
+func (r *reader) lastNumber(name string) *int64 {
+	v, ok := value(r, name, func(s string) (int64, error) {
+		w := strings.Fields(s)
+		if len(w) == 0 {
+			return 0, errors.New("want numbers, got nothing")
+		}
+		return strconv.ParseInt(w[len(w)-1], 10, 64)
+	})
+	if !ok {
+		return nil
+	}
+	return &v
+}
+
 func (r *reader) isDir(name string) bool {
 	info, err := fs.Stat(r.fsys, name)
 	return err == nil && info.IsDir()
@@ -411,6 +426,13 @@ func (r *reader) machineLimits() {
 	l.RmemMax = r.number64("proc/sys/net/core/rmem_max")
 	l.WmemMax = r.number64("proc/sys/net/core/wmem_max")
 	l.HugePages = r.number64("sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")
+	l.HugeTotal = r.number64("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages")
+	l.TCPRmem = r.lastNumber("proc/sys/net/ipv4/tcp_rmem")
+	l.TCPWmem = r.lastNumber("proc/sys/net/ipv4/tcp_wmem")
+	l.IPForward = r.number("proc/sys/net/ipv4/ip_forward")
+	l.NUMABalance = r.number("proc/sys/kernel/numa_balancing")
+	l.ARPIgnore = r.number("proc/sys/net/ipv4/conf/all/arp_ignore")
+	l.ARPAnnounce = r.number("proc/sys/net/ipv4/conf/all/arp_announce")
 	if b, err := readHead(r.fsys, "proc/meminfo", 128); err == nil {
 		if v, err := parseMemTotal(string(b)); err == nil {
 			l.MemTotal = v

@@ -56,7 +56,7 @@ func (m *machine) launcher(file, real string) (topology.Software, bool) {
 		s.Kind = "openmpi"
 		if lib := first("libmpi.so.40", "libmpi.so.80", "libmpi.so.20", "libmpi.so.12"); lib != "" {
 			s.Version = releaseIn(m.readOnlyData(lib), false)
-			s.Detail = m.openMPIUCX(lib, libs)
+			s.Detail, s.Hash = m.openMPIUCX(lib, libs), m.buildID(lib)
 		}
 	case strings.HasPrefix(base, "mpiexec") || strings.HasPrefix(base, "mpirun"):
 		lib := first("libmpich.so.12", "libmpi.so.12", "libmpi.so")
@@ -64,6 +64,7 @@ func (m *machine) launcher(file, real string) (topology.Software, bool) {
 			return s, false
 		}
 		text := m.readOnlyData(lib)
+		s.Hash = m.buildID(lib)
 		switch {
 		case bytes.Contains(text, []byte("Intel(R) MPI Library")):
 			s.Kind, s.Version = "intelmpi", firstMatch(text, intelVersion)

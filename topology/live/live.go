@@ -29,6 +29,8 @@ type Options struct {
 	ACS      bool   // read the ACS bits of PCI bridges (needs root to say anything)
 	Helper   string // path of fabrun-nvml, which asks NVML; "" does not start it
 
+	Tuning bool // governors, interrupts, device control, kernel log
+
 	// Places are paths that a job needs on every host; LibraryPath is the
 	// LD_LIBRARY_PATH of where the job is started.
 	Places      []Asked
@@ -42,7 +44,7 @@ type Options struct {
 // Everything asks for all that can be learnt, which takes up to some hundred
 // milliseconds. helper is as in Options.Helper.
 func Everything(env []string, helper string) Options {
-	return Options{Env: env, Counters: true, Opinions: true, ACS: true, Helper: helper}
+	return Options{Env: env, Counters: true, Opinions: true, ACS: true, Tuning: true, Helper: helper}
 }
 
 // FS returns the file tree of this machine, as os.DirFS("/") has it, with the
@@ -84,6 +86,12 @@ func newOverlay(ctx context.Context, root fs.FS, rootPath string, opts Options) 
 	for _, nd := range m.physicalNetdevs() {
 		add(discover.SectionDCB+"/"+nd, func() ([]byte, error) { return m.dcbOf(nd) })
 		add(discover.SectionEthtool+"/"+nd, func() ([]byte, error) { return ethtoolOf(nd, opts.Counters) })
+	}
+	if opts.Tuning {
+		add(discover.SectionCPUFreq, m.cpufreq)
+		add(discover.SectionIRQs, m.irqs)
+		add(discover.SectionPCIe, m.pcie)
+		add(discover.SectionKernelLog, m.kernelLog)
 	}
 	if opts.Counters {
 		add(discover.SectionCounters, m.counters)

@@ -65,6 +65,38 @@ func elfWith(rodata string) string {
 	return b.String()
 }
 
+// expressConfig is configuration space whose second capability is PCI Express.
+func expressConfig(control uint16) string {
+	b := make([]byte, 256)
+	b[0x34] = 0x40
+	b[0x40], b[0x41] = 0x01, 0x60 // power management
+	b[0x60] = 0x10
+	binary.LittleEndian.PutUint16(b[0x68:], control)
+	return string(b)
+}
+
+// TestKernelLine: only the drivers that matter get into a snapshot.
+func TestKernelLine(t *testing.T) {
+	for record, want := range map[string]string{
+		"6,339,5140900,-;mlx5_core 0000:3b:00.0: Port module event: module 0, Cable plugged\n SUBSYSTEM=pci\n": "at 5 mlx5_core 0000:3b:00.0: Port module event: module 0, Cable plugged",
+		"4,340,86400000000,-;NVRM: Xid (PCI:0000:9c:00): 79, GPU has fallen off the bus.":                      "at 86400 NVRM: Xid (PCI:0000:9c:00): 79, GPU has fallen off the bus.",
+		"6,341,5140900,-;audit: user=root password=x":                                                          "",
+		"no record": "", "6,x,y,-;mlx5_core": "", ";mlx5_core": "",
+	} {
+		if got := kernelLine([]byte(record)); got != want {
+			t.Errorf("%q: got %q, want %q", record, got, want)
+		}
+	}
+}
+
+func TestTimeSources(t *testing.T) {
+	m := &machine{root: tree("etc/chrony.conf", "pool pool.ntp.org iburst\nserver 10.0.0.1 iburst\n# server 10.9.9.9\n", "etc/systemd/timesyncd.conf", "[Time]\nNTP=10.0.0.2 time.example.org\n",
+		"etc/linuxptp/ptp4l.conf", "[global]\n[ens1]\n[gone]\n", "sys/class/net/ens1/mtu", "1500\n")}
+	if got := strings.Join(m.timeSources(), ","); got != "10.0.0.1,10.0.0.2,dev ens1" {
+		t.Errorf("got %s", got)
+	}
+}
+
 func TestSections(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -165,6 +197,7 @@ ofed	MLNX_OFED_LINUX-23.10-1.1.9.0	usr/bin/ofed_info	-	-
 slurm	23.11.4	usr/bin/srun	-	-
 torch	2.3.0+cu121	venv/lib/python3.11/site-packages/torch	-	-
 ucx	1.16.0	opt/hpcx-v2.18/ucx/lib/libucp.so.0	HPC-X	-
+verbs	-	-	absent	-
 `,
 		},
 		{
@@ -181,6 +214,7 @@ ucx	1.16.0	opt/hpcx-v2.18/ucx/lib/libucp.so.0	HPC-X	-
 mpich	4.2.1	opt/mpich-4/bin/mpiexec	-	-
 openmpi	4.1.7	usr/mpi/gcc/openmpi-4.1.7a1/bin/mpirun	UCX component present	-
 openmpi	5.0.0rc12	opt/openmpi/bin/mpirun	UCX component absent	-
+verbs	-	-	absent	-
 `,
 		},
 		{
@@ -188,7 +222,37 @@ openmpi	5.0.0rc12	opt/openmpi/bin/mpirun	UCX component absent	-
 			files: tree("opt/nccl/lib/libnccl.so.2", elfWith("xCCL version\x00NCCL version 2.19.3+cuda12.3\x00"), "opt/ucx/lib/libucp.so.0", elfWith("UCX\x00A1.15.0\x00"),
 				"opt/amazon/efa/lib64/libfabric.so.1", elfWith("127.0.0.1\x001.22.0\x00")),
 			section: discover.SectionSoftware,
-			want:    "libfabric\t1.22.0\topt/amazon/efa/lib64/libfabric.so.1\t-\t-\nnccl\t2.19.3\topt/nccl/lib/libnccl.so.2\t-\t-\nucx\t1.15.0\topt/ucx/lib/libucp.so.0\t-\t-\n",
+			want:    "libfabric\t1.22.0\topt/amazon/efa/lib64/libfabric.so.1\t-\t-\nnccl\t2.19.3\topt/nccl/lib/libnccl.so.2\t-\t-\nucx\t1.15.0\topt/ucx/lib/libucp.so.0\t-\t-\nverbs\t-\t-\tabsent\t-\n",
+		},
+		{
+			name: "governors are counted",
+			files: tree("sys/devices/system/cpu/cpufreq/policy0/scaling_governor", "powersave\n", "sys/devices/system/cpu/cpufreq/policy0/scaling_driver", "acpi-cpufreq\n",
+				"sys/devices/system/cpu/cpufreq/policy1/scaling_governor", "performance\n", "sys/devices/system/cpu/cpufreq/policy2/scaling_governor", "performance\n"),
+			section: discover.SectionCPUFreq, want: "driver acpi-cpufreq\ngovernor performance 2\ngovernor powersave 1\n",
+		},
+		{
+			name: "interrupts of an HCA: the CPUs that serve them",
+			files: tree("sys/class/infiniband/mlx5_0/device", "-> ../../../bus/pci/devices/0000:3b:00.0", "sys/bus/pci/devices/0000:3b:00.0/msi_irqs/40", "msix\n",
+				"sys/bus/pci/devices/0000:3b:00.0/msi_irqs/41", "msix\n", "sys/bus/pci/devices/0000:3b:00.0/msi_irqs/42", "msix\n",
+				"proc/irq/40/effective_affinity_list", "3\n", "proc/irq/41/effective_affinity_list", "4-5\n", "proc/irq/42/smp_affinity_list", "9\n"),
+			section: discover.SectionIRQs, want: "0000:3b:00.0 3 3-5,9\n",
+		},
+		{
+			name: "device control, read by root",
+			files: tree("sys/class/infiniband/mlx5_0/device", "-> ../../../bus/pci/devices/0000:3b:00.0",
+				"sys/bus/pci/devices/0000:3b:00.0/config", expressConfig(0x2930)),
+			section: discover.SectionPCIe, want: "0000:3b:00.0 relaxed-ordering on max-payload 256 max-read-request 512\n",
+		},
+		{
+			name: "device control, read by others",
+			files: tree("sys/class/infiniband/mlx5_0/device", "-> ../../../bus/pci/devices/0000:3b:00.0",
+				"sys/bus/pci/devices/0000:3b:00.0/config", expressConfig(0x2930)[:64]),
+			section: discover.SectionPCIe, want: "",
+		},
+		{
+			name:    "the way here, without the other end",
+			env:     []string{"SSH_CONNECTION=192.0.2.1 50000 10.0.0.5 22"},
+			section: discover.SectionSession, want: "ssh 10.0.0.5\n",
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -196,7 +260,7 @@ openmpi	5.0.0rc12	opt/openmpi/bin/mpirun	UCX component absent	-
 			if files == nil {
 				files = fstest.MapFS{}
 			}
-			o := newOverlay(context.Background(), files, t.TempDir(), Options{Env: tc.env})
+			o := newOverlay(context.Background(), files, t.TempDir(), Options{Env: tc.env, Tuning: true})
 			got := ""
 			if tc.section == discover.SectionConfig {
 				var paths []string

@@ -140,6 +140,7 @@ type library struct {
 }
 
 var libraries = []library{
+	{"verbs", "libibverbs.so.1", sonameVersion},
 	{"nccl", "libnccl.so.2", ncclVersion},
 	{"rccl", "librccl.so.1", ncclVersion},
 	{"ucx", "libucp.so.0", func(m *machine, f string) string { return m.packaged(f, "ucx.pc", "libucp.so.0") }},
@@ -301,9 +302,16 @@ func (m *machine) software() ([]byte, error) {
 	m.pythonSoftware(add)
 	m.launchers(add)
 	m.packages(add)
+	if !slices.ContainsFunc(found, func(s topology.Software) bool { return s.Kind == "verbs" }) {
+		// Looked for and not there, which an older snapshot cannot say.
+		found = append(found, topology.Software{Kind: "verbs", Detail: "absent"})
+	}
 	slices.SortStableFunc(found, func(a, b topology.Software) int { return strings.Compare(a.Kind, b.Kind) })
 	var b strings.Builder
 	for _, s := range found {
+		if strings.Contains(path.Base(s.Path), ".so") {
+			s.Hash = m.buildID(s.Path)
+		}
 		fields := []string{s.Kind, s.Version, s.Path, s.Detail, s.Hash}
 		for i, f := range fields {
 			if f = oneLine(f); f == "" {
