@@ -2,10 +2,12 @@ package watch
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -55,9 +57,19 @@ func logs(t *testing.T) map[string][]byte {
 	return out
 }
 
+// fixtures are the finished logs and the lines that the patterns are tried on.
+func fixtures(t *testing.T) map[string][]byte {
+	t.Helper()
+	out := logs(t)
+	for i, c := range patternCases {
+		out[fmt.Sprintf("%s/%d", c.id, i)] = []byte(c.log + "\n")
+	}
+	return out
+}
+
 // TestPiecesDoNotMatter: however the bytes are cut, the verdict is the same.
 func TestPiecesDoNotMatter(t *testing.T) {
-	for name, text := range logs(t) {
+	for name, text := range fixtures(t) {
 		whole, err := Scan(bytes.NewReader(text))
 		if err != nil {
 			t.Fatal(err)
@@ -107,7 +119,7 @@ func noisePool(r *rand.Rand) func(n int) []byte {
 // the lines, and another rank's harmless lines, change nothing.
 func TestNoiseDoesNotMatter(t *testing.T) {
 	between := noisePool(rand.New(rand.NewPCG(3, 3)))
-	for name, text := range logs(t) {
+	for name, text := range fixtures(t) {
 		whole, err := Scan(bytes.NewReader(text))
 		if err != nil {
 			t.Fatal(err)
@@ -115,7 +127,12 @@ func TestNoiseDoesNotMatter(t *testing.T) {
 		r := rand.New(rand.NewPCG(2, uint64(len(text))))
 		lines := bytes.SplitAfter(text, []byte("\n"))
 		total := 10 << 20
-		if testing.Short() || len(text) > 64<<10 {
+		switch {
+		case len(text) < 4<<10 && testing.Short():
+			total = 64 << 10
+		case len(text) < 4<<10:
+			total = 128 << 10
+		case testing.Short() || len(text) > 64<<10:
 			total = 2 << 20
 		}
 		piece := total / len(lines)
@@ -158,6 +175,82 @@ func TestSecondRankDoesNotMatter(t *testing.T) {
 		if d := cmp.Diff(essence(whole), essence(w.Verdict())); d != "" {
 			t.Errorf("%s with a second speaker (-alone +both):\n%s", name, d)
 		}
+	}
+}
+
+// TestSecondLogDoesNotMatter: the whole log again, line by line in between, from
+// another process of each host, changes nothing but how many ranks are seen, and
+// what follows from that.
+func TestSecondLogDoesNotMatter(t *testing.T) {
+	for name, text := range logs(t) {
+		whole, err := Scan(bytes.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := New(Options{})
+		s := w.Source("")
+		for _, line := range bytes.SplitAfter(text, []byte("\n")) {
+			_, _ = s.Write(line)
+			segs := segments(nil, line, -1)
+			if len(segs) == 1 && segs[0].clean && bytes.HasSuffix(line, []byte("\n")) {
+				pid := fmt.Appendf(nil, "%s:%d:", segs[0].host, segs[0].pid)
+				_, _ = s.Write(bytes.Replace(line, pid, fmt.Appendf(nil, "%s:%d:", segs[0].host, segs[0].pid+1000000), 1))
+			}
+		}
+		_ = s.Close()
+		both := w.Verdict()
+		type kept struct {
+			Library, Version             string
+			Networks, Via, Devices, Errs []string
+			GDR                          *bool
+		}
+		of := func(v Verdict) kept {
+			return kept{v.Library, v.Version, v.Networks, v.InterNodeTransports, v.Devices, v.FatalErrors, v.GDR}
+		}
+		if d := cmp.Diff(of(whole), of(both)); d != "" {
+			t.Errorf("%s with a second log (-alone +both):\n%s", name, d)
+		}
+		if whole.Fallback != nil && (both.Fallback == nil || *both.Fallback != *whole.Fallback) {
+			t.Errorf("%s with a second log: fallback %s, alone %s", name, show(both.Fallback), show(whole.Fallback))
+		}
+	}
+}
+
+// TestMemoryIsBounded: tens of megabytes of lines that each name a new process, a
+// new device, a new warning, a new variable or a new pair of ranks leave no more
+// than the bounds allow.
+func TestMemoryIsBounded(t *testing.T) {
+	total := 32 << 20
+	if testing.Short() {
+		total = 4 << 20
+	}
+	w := New(Options{Pairs: true})
+	s := w.Source("")
+	var b bytes.Buffer
+	r := rand.New(rand.NewPCG(5, 5))
+	for written := 0; written < total; written += b.Len() {
+		b.Reset()
+		for range 500 {
+			n := r.Uint32()
+			fmt.Fprintf(&b, "n%d:%d:%d [%d] NCCL INFO Channel %02d/0 : %d[0] -> %d[0] [send] via NET/IB%d/%d\n", n%100000, n>>3, n>>2, n%100, n%64, n%70000, n%60000, n%5000, n%200)
+			fmt.Fprintf(&b, "n%d:%d:%d [%d] NCCL INFO NET/IB : Using [0]mlx5_%d:1/IB [RO]; OOB eth%d:10.%d.%d.1<0>\n", n%100000, n>>3, n>>2, n%100, n, n%1000, n%250, n>>8%250)
+			fmt.Fprintf(&b, "\nn1:1:1 [0] x.cc:%d NCCL WARN trouble number %d\n", n%1000, n)
+			fmt.Fprintf(&b, "n1:1:1 [0] NCCL INFO NCCL_X%d set by environment to %d.\n", n, n)
+			fmt.Fprintf(&b, "[1.%d] [n%d:%d:0] ucp_worker.c:1 UCX  INFO    inter-node cfg#%d tag(rc_mlx5/mlx5_%d:1)\n", n, n, n>>4, n, n)
+			fmt.Fprintf(&b, "[n%d:%d] select: component ucx selected\n", n, n>>5)
+			fmt.Fprintf(&b, "[0] MPI startup(): %d       %d    node%d    {0}\n", n, n, n)
+		}
+		_, _ = s.Write(b.Bytes())
+	}
+	v := w.Verdict()
+	runtime.GC()
+	var mem runtime.MemStats
+	runtime.ReadMemStats(&mem)
+	if most := uint64(192 << 20); mem.HeapAlloc > most {
+		t.Errorf("%d MB are kept after %d MB, want at most %d", mem.HeapAlloc>>20, total>>20, most>>20)
+	}
+	if text, err := json.Marshal(v); err != nil || len(text) > 16<<20 {
+		t.Errorf("the verdict is %d bytes long, %v", len(text), err)
 	}
 }
 

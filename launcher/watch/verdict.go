@@ -95,6 +95,9 @@ var secondaryErrors = []string{
 	"mpi-error", "mpi-init", "mpi-abort", "crash", "mpi-daemon-lost", "rank-died",
 }
 
+// maxMangledHosts is up to how many host names mangled ones are looked for.
+const maxMangledHosts = 1024
+
 // trustedHosts are the host names that prefixes gave, without those that are
 // the head or the tail of a line that another process ran over: they look like
 // another, much more frequent name with bytes missing or too many in front, and
@@ -105,6 +108,9 @@ func (st *state) trustedHosts() map[string]int {
 	for key, p := range st.procs {
 		pids[key.host] = append(pids[key.host], key.pid)
 		out[key.host] += p.lines
+	}
+	if len(out) > maxMangledHosts {
+		return out // comparing each with each takes too long
 	}
 	all := maps.Clone(out)
 	for h, n := range all {
