@@ -528,7 +528,15 @@ func openMPIGate(s *state, n *node) []Var {
 		s.add(finding.Finding{
 			ID: "gate.openmpi-no-ucx", Severity: finding.Error, Host: n.h.Name, Subject: "Open MPI",
 			Seen: "this Open MPI has no UCX component", Wanted: "one built with UCX", Why: "it will use TCP for data between hosts",
-			Hint: "use the site's Open MPI (HPC-X, or one configured --with-ucx)",
+			Hint: otherOpenMPI(n.h),
+		})
+		return nil
+	}
+	if has == nil && s.in.Job.InContainer && n.v.UCX == "" && !s.in.Job.Strict {
+		s.add(finding.Finding{
+			ID: "gate.openmpi-unseen", Severity: finding.Note, Host: n.h.Name, Subject: "Open MPI",
+			Seen: "the program brings its Open MPI with it", Wanted: "one that can be looked at", Why: "whether it has UCX is not known, so pml=ucx is not forced: without UCX the job could not start",
+			Hint: "--ucx-version where you know that it has, --strict, or OMPI_MCA_pml=ucx",
 		})
 		return nil
 	}
@@ -549,6 +557,19 @@ func openMPIGate(s *state, n *node) []Var {
 		})
 	}
 	return out
+}
+
+// otherOpenMPI names an Open MPI of this host that has UCX.
+func otherOpenMPI(h *topology.Host) string {
+	for _, s := range h.Software {
+		switch {
+		case s.Kind == "openmpi" && strings.Contains(s.Detail, "UCX component present"):
+			return "there is one with UCX here: /" + s.Path
+		case s.Kind == "hpcx":
+			return "HPC-X is here: source /" + s.Path + "/hpcx-init.sh && hpcx_load, and rebuild the program if its MPI differs"
+		}
+	}
+	return "use the site's Open MPI (HPC-X, or one configured --with-ucx)"
 }
 
 // choseOtherMPI says whether the user chose another way for Open MPI's data,

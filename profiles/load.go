@@ -297,4 +297,4 @@ func CheckFile(dirs Dirs, file string) (*Profile, *Workload, error) {
 }
 
 // workloadKeys are lines that only a workload profile has.
-var workloadKeys = lazy(`(?m)^(slots|reserve_cores|binding|mpi_options|forward|programs)\s*=`)
+var workloadKeys = lazy(`(?m)^(slots|reserve_cores|memory_channels|binding|mpi_options|forward|programs)\s*=`)

@@ -117,6 +117,9 @@ func (w *Workload) overlay(d *doc, r *rawWorkload) {
 	w.Source = d.path
 	set(&w.Slots, r.Slots)
 	set(&w.ReserveCores, r.ReserveCores)
+	if r.Channels != nil {
+		w.MemoryChannels = r.Channels
+	}
 	set(&w.Binding, r.Binding)
 	setList(&w.MPIOptions, r.MPIOptions)
 	setList(&w.Forward, r.Forward)

@@ -92,6 +92,7 @@ type rawWorkload struct {
 	About        *string           `toml:"about"`
 	Slots        *string           `toml:"slots"`
 	ReserveCores *int              `toml:"reserve_cores"`
+	Channels     *int              `toml:"memory_channels"`
 	Binding      *string           `toml:"binding"`
 	MPIOptions   []string          `toml:"mpi_options"`
 	Forward      []string          `toml:"forward"`
@@ -326,6 +327,7 @@ func (d *doc) checkWorkload(r *rawWorkload) error {
 		c.fail("slots", "%q is none of cores, gpus, numa, node, channels:N", *r.Slots)
 	}
 	c.between("reserve_cores", r.ReserveCores, 0, 4096)
+	c.between("memory_channels", r.Channels, 1, 1024)
 	c.oneOf("binding", r.Binding, "numa", "core", "none")
 	for _, o := range r.MPIOptions {
 		if !strings.HasPrefix(o, "-") && strings.ContainsAny(o, " \t\n") {

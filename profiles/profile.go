@@ -86,9 +86,12 @@ type Workload struct {
 	Source       string
 	Slots        string // "cores", "gpus", "numa", "node" (one), "channels:3"; "" not said
 	ReserveCores int
-	Binding      string // "numa", "core", "none"; "" not said
-	MPIOptions   []string
-	Env          []Setting
-	Forward      []string // names or prefixes of variables every rank needs: "FOAM_*", "WM_*"
-	Programs     []string // program names that suggest this workload
+	// MemoryChannels of a host, for channels:N where the machine does not tell
+	// them (EDAC); nil not said.
+	MemoryChannels *int
+	Binding        string // "numa", "core", "none"; "" not said
+	MPIOptions     []string
+	Env            []Setting
+	Forward        []string // names or prefixes of variables every rank needs: "FOAM_*", "WM_*"
+	Programs       []string // program names that suggest this workload
 }

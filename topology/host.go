@@ -396,7 +396,7 @@ type DeviceNodes struct {
 
 // Software is a library or launcher found on the host.
 type Software struct {
-	Kind    string // "nccl", "rccl", "ucx", "openmpi", "mpich", "intelmpi", "mvapich", "libfabric", "nvshmem", "cuda", "ofed", "hpcx", "nccl-plugin", "slurm", "torchrun", "perftest"
+	Kind    string // "nccl", "rccl", "ucx", "openmpi", "mpich", "intelmpi", "mvapich", "libfabric", "nvshmem", "cuda", "ofed", "hpcx", "hcoll", "nccl-plugin", "slurm", "torchrun", "perftest"
 	Version string // "" unknown
 	Path    string
 	Hash    string // content hash, short; "" not taken

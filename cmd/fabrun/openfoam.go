@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -98,13 +99,17 @@ func (a *app) foamArgv(argv []string) (out []string, note string, err error) {
 	return append([]string{"mpirun", "-np", n}, argv...), note, nil
 }
 
-// judgeFoam compares the case, the launch and their environment.
-func (a *app) judgeFoam(cmd plan.Command, h topology.Host) []finding.Finding {
+// judgeFoam compares the case, the launch and their environment. Where the
+// command line does not say how many ranks there are, the case does.
+func (a *app) judgeFoam(cmd plan.Command, h topology.Host) (finds []finding.Finding, np *int) {
 	program := cmd.Program()
 	c, finds := foamCase(program)
+	if cmd.Ranks() == nil && cmd.TakesNP() && openfoam.ReadArguments(program).Parallel && c.Decomposition != nil {
+		np = c.Decomposition.Subdomains
+	}
 	r := openfoam.Run{Program: program, Launcher: foamFamily(cmd.Launcher.Dialect), Env: map[string]string{}}
-	if np := cmd.Ranks(); np != nil {
-		r.NP = *np
+	if n := cmp.Or(cmd.Ranks(), np); n != nil {
+		r.NP = *n
 	}
 	for _, kv := range a.env {
 		if name, value, ok := strings.Cut(kv, "="); ok {
@@ -122,7 +127,7 @@ func (a *app) judgeFoam(cmd plan.Command, h topology.Host) []finding.Finding {
 			r.Hcoll = &there
 		}
 	}
-	return slices.Concat(finds, openfoam.Examine(c, r).Findings)
+	return slices.Concat(finds, openfoam.Examine(c, r).Findings), np
 }
 
 // foamFamily is the kind of MPI that a launcher belongs to; "" for launchers of

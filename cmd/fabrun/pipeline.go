@@ -112,7 +112,8 @@ func (a *app) planJob(ctx context.Context, o jobOptions, argv []string) (planned
 	}
 	job.program = view.programFacts(ctx, job.cmd, probed)
 	if _, w, err := view.jobProfiles(job); err == nil && w != nil && w.Name == foamWorkload && a.from == "" {
-		job.finds = append(job.finds, view.judgeFoam(job.cmd, here)...)
+		finds, np := view.judgeFoam(job.cmd, here)
+		job.finds, job.np = append(job.finds, finds...), np
 	}
 	if err := view.lookAtJob(ctx, &job, o); err != nil {
 		return planned{}, err
@@ -138,6 +139,7 @@ type jobLook struct {
 	assumed int      // how many hosts the one stands for
 	program plan.ProgramFacts
 	self    string   // fabrun's path on every node; "" unknown
+	np      *int     // ranks that the case wants, where the command line does not say; nil none
 	root    bool     // the launcher runs as root
 	shims   []string // launchers that are there for a script to call
 	notes   []string
@@ -188,6 +190,9 @@ func (a *app) lookAtJob(ctx context.Context, job *jobLook, o jobOptions) error {
 		return err
 	}
 	job.finds, job.self = append(job.finds, seen.finds...), seen.path
+	others, _ := otherNodes(job.alloc)
+	others = slices.DeleteFunc(others, func(h string) bool { return !slices.Contains(seen.names, h) })
+	job.finds = append(job.finds, missingOnNodes(ctx, t, others, a.wantedFiles(job.cmd))...)
 	if len(seen.hosts) == 0 {
 		assume("none of them answered")
 		return nil
@@ -249,7 +254,10 @@ func (a *app) decide(job jobLook, o jobOptions) (plan.Plan, error) {
 	})
 	place := job.alloc
 	place.Hosts = placement.Hosts
-	bind := workload != nil && workload.Binding == "numa" || len(job.hosts) > 0 && len(job.hosts[0].GPUs) > 0
+	bind := len(job.hosts) > 0 && len(job.hosts[0].GPUs) > 0
+	if workload != nil && workload.Binding != "" {
+		bind = workload.Binding == "numa"
+	}
 	table := plan.MakeTable(job.names, job.hosts, res, bind && job.cmd.UserMaps(a.env) == "")
 	if !job.local && logs != "" {
 		if table == nil {
@@ -260,7 +268,7 @@ func (a *app) decide(job jobLook, o jobOptions) (plan.Plan, error) {
 	p := plan.Build(plan.Request{
 		Command: job.cmd, Env: a.env, Hosts: job.alloc, Place: place,
 		HostsGiven: job.given && placement.Hostfile || job.untold, Local: job.local, Result: res, Self: job.self, Workload: workload, SSH: o.nodes.launcherSSH(), Flags: a.flagsAgain(o),
-		Root: job.root, Program: job.program, Shims: job.shims, Ordered: job.ordered,
+		Root: job.root, Program: job.program, Shims: job.shims, Ordered: job.ordered, NP: job.np,
 		Table: table,
 	})
 	if job.given || len(job.alloc.Hosts) > 1 {
@@ -309,10 +317,10 @@ func place(job jobLook, w *profiles.Workload) (hosts.Placement, error) {
 
 // placeJob is what placing ranks needs to know.
 func placeJob(job jobLook, w *profiles.Workload) hosts.Job {
-	j := hosts.Job{NP: job.cmd.Ranks(), Counts: map[string]hosts.Counts{}, Oversubscribe: job.cmd.Oversubscribes()}
+	j := hosts.Job{NP: cmp.Or(job.cmd.Ranks(), job.np), Counts: map[string]hosts.Counts{}, Oversubscribe: job.cmd.Oversubscribes()}
 	if w != nil {
 		if policy, err := hosts.ParsePolicy(w.Slots); err == nil {
-			j.Policy, j.ReserveCores = policy, w.ReserveCores
+			j.Policy, j.ReserveCores, j.Channels = policy, w.ReserveCores, w.MemoryChannels
 		}
 	}
 	for _, h := range job.alloc.Hosts {
@@ -321,23 +329,36 @@ func placeJob(job jobLook, w *profiles.Workload) hosts.Job {
 			at = slices.Index(job.names, h.Name)
 		}
 		if at >= 0 {
-			j.Counts[h.Name] = countsOf(job.hosts[at])
+			// What a login over ssh or this process may use, its ranks may use. In
+			// a manager's job the manager says that, and a step's look may see less.
+			j.Counts[h.Name] = countsOf(job.hosts[at], job.alloc.Manager == "")
 		}
 	}
 	return j
 }
 
-func countsOf(h topology.Host) hosts.Counts {
+// countsOf counts what ranks are placed by; allowed leaves out what this process
+// may not use.
+func countsOf(h topology.Host, allowed bool) hosts.Counts {
 	var c hosts.Counts
-	if n := len(h.CPU.Cores); n > 0 {
-		c.Cores = &n
+	usable := func(cpus []int) bool {
+		return !allowed || h.CPU.Allowed == nil || slices.ContainsFunc(cpus, func(cpu int) bool { return slices.Contains(h.CPU.Allowed, cpu) })
+	}
+	cores := 0
+	for _, core := range h.CPU.Cores {
+		if usable(core.CPUs) {
+			cores++
+		}
+	}
+	if cores > 0 {
+		c.Cores = &cores
 	}
 	if n := len(h.GPUs); n > 0 {
 		c.GPUs = &n
 	}
 	nodes := 0
 	for _, n := range h.NUMA {
-		if len(n.CPUs) > 0 {
+		if len(n.CPUs) > 0 && usable(n.CPUs) {
 			nodes++
 		}
 	}
@@ -346,10 +367,14 @@ func countsOf(h topology.Host) hosts.Counts {
 	}
 	if h.CPU.MemoryChannels != nil {
 		sum := 0
-		for _, n := range h.CPU.MemoryChannels {
-			sum += n
+		for _, n := range h.NUMA {
+			if usable(n.CPUs) {
+				sum += h.CPU.MemoryChannels[n.ID]
+			}
 		}
-		c.MemoryChannels = &sum
+		if sum > 0 {
+			c.MemoryChannels = &sum
+		}
 	}
 	return c
 }

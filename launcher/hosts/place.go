@@ -21,16 +21,16 @@ type Counts struct {
 // Policy says by what the ranks of one host are counted. The zero value says
 // nothing: the allocation's slots, or the launcher's own count, stand.
 type Policy struct {
-	By         string // "cores", "gpus", "numa", "channels"; "" not said
+	By         string // "cores", "gpus", "numa", "node" (one rank each), "channels"; "" not said
 	PerChannel int    // ranks per memory channel, for "channels"
 }
 
-// ParsePolicy reads "cores", "gpus", "numa" and "channels:N".
+// ParsePolicy reads "cores", "gpus", "numa", "node" and "channels:N".
 func ParsePolicy(s string) (Policy, error) {
 	switch s {
 	case "":
 		return Policy{}, nil
-	case "cores", "gpus", "numa":
+	case "cores", "gpus", "numa", "node":
 		return Policy{By: s}, nil
 	}
 	if n, ok := strings.CutPrefix(s, "channels:"); ok {
@@ -38,7 +38,7 @@ func ParsePolicy(s string) (Policy, error) {
 			return Policy{By: "channels", PerChannel: int(v)}, nil
 		}
 	}
-	return Policy{}, fmt.Errorf("slots %s: wanted cores, gpus, numa or channels:N (N ranks per memory channel)", quote(s))
+	return Policy{}, fmt.Errorf("slots %s: wanted cores, gpus, numa, node or channels:N (N ranks per memory channel)", quote(s))
 }
 
 // Job is what Place has to know beside the allocation.
@@ -241,11 +241,15 @@ func policySlots(a Allocation, j Job, p *Placement) []int {
 	for i, h := range a.Hosts {
 		n, what := policyCount(h, j)
 		if n == nil {
+			hint := "give -np, or NAME:SLOTS in --hosts"
+			if j.Policy.By == "channels" {
+				hint += ", or memory_channels = N in a workload profile"
+			}
 			p.Findings = append(p.Findings, finding.Finding{
 				ID: "slots.unknown", Severity: finding.Warning, Host: h.Name, Subject: "slots by " + j.Policy.By,
 				Seen: what + " is not known", Wanted: "a number",
 				Why:  "ranks cannot be counted by it; the allocation's own slots are used",
-				Hint: "give -np, or NAME:SLOTS in --hosts",
+				Hint: hint,
 			})
 			return nil
 		}
@@ -290,6 +294,9 @@ func policyCount(h Host, j Job) (n *int, what string) {
 		return c.GPUs, "the number of GPUs"
 	case "numa":
 		return c.NUMANodes, "the number of NUMA nodes"
+	case "node":
+		one := 1
+		return &one, "one"
 	}
 	channels := c.MemoryChannels
 	if channels == nil {

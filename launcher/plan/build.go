@@ -43,6 +43,7 @@ type Request struct {
 	Flags    []string         // what fabrun was told, for shims in a script's PATH
 	Shims    []string         // of ShimNames, those that are installed here
 	Place    hosts.Allocation // Hosts with the slots of this job; zero value: Hosts
+	NP       *int             // ranks to ask for, where the command line does not say; nil the launcher counts
 	Ordered  bool             // Hosts are in another order than their resource manager has them
 }
 
@@ -80,6 +81,7 @@ func Build(r Request) Plan {
 	}
 	b.launcherFindings()
 	b.variables()
+	b.workload()
 	b.hostfile()
 	if !b.order() {
 		b.spread()
@@ -193,6 +195,54 @@ func (b *builder) variables() {
 func (b *builder) serves(v envgen.Var) bool {
 	l := b.Command.Launcher
 	return !strings.HasPrefix(v.Name, "OMPI_MCA_") || l.MPIKind == "openmpi" || l.MPIKind == "" && l.Dialect != Torchrun && !l.OwnMPI
+}
+
+// ranks is how many ranks the job has: the user's number, else the case's.
+func (b *builder) ranks() *int { return cmp.Or(b.Command.Ranks(), b.NP) }
+
+// workload adds the launcher's options that the workload profile names, and the
+// number of ranks that the case wants. What the user gave is not given twice.
+func (b *builder) workload() {
+	c := b.Command
+	if b.NP != nil && c.TakesNP() {
+		option := "-np"
+		if c.Launcher.Dialect == MPICH || c.Launcher.Dialect == IntelMPI {
+			option = "-n"
+		}
+		b.option(c.Launcher.Words, "the parts that the case is decomposed in", option, fmt.Sprint(*b.NP))
+	}
+	g := grammarOf(c.Launcher.Dialect)
+	if b.Workload == nil || c.Launcher.MPIKind == "" || g == nil || len(c.contexts) == 0 || c.Opaque != "" {
+		return
+	}
+	why := "workload " + b.Workload.Name
+	if b.Workload.Binding == "core" && c.UserMaps(b.Env) == "" {
+		switch c.Launcher.Dialect {
+		case OpenMPI4, OpenMPI5:
+			b.option(c.Launcher.Words, why+": a core for each rank", "--bind-to", "core")
+		case MPICH:
+			b.option(c.Launcher.Words, why+": a core for each rank", "-bind-to", "core")
+		}
+	}
+	words := append(slices.Clone(b.Workload.MPIOptions), "PROGRAM")
+	read := g.split(g, words, 0)
+	if read.doubt != "" || read.program != len(words)-1 {
+		b.find(finding.Finding{
+			ID: "workload.mpi-options", Severity: finding.Warning, Subject: strings.Join(b.Workload.MPIOptions, " "),
+			Seen: cmp.Or(read.doubt, "words that are no options"), Wanted: "options of " + c.Launcher.Family, Why: "they are not given to the launcher",
+			Hint: "mpi_options in the workload profile " + b.Workload.Name,
+		})
+		return
+	}
+	for _, o := range read.options {
+		if o.name == "mca" && len(o.values) == 2 && b.userMCA(o.values[0]) {
+			continue
+		}
+		if first := c.contexts[0].last(o.name); first != nil && (o.name != "mca" && o.name != "x" && o.name != "genv") {
+			continue
+		}
+		b.option(c.Launcher.Words, why, words[o.at:o.at+o.words]...)
+	}
 }
 
 // hostfile tells the launcher where to run, where the user has told fabrun and

@@ -272,6 +272,18 @@ func (c Command) Nodes() *int {
 	return &sum
 }
 
+// TakesNP reports whether a number of ranks could be added to the command line:
+// one application of an MPI, without an option that counts in another way.
+func (c Command) TakesNP() bool {
+	switch c.Launcher.Dialect {
+	case OpenMPI4, OpenMPI5, MPICH, IntelMPI:
+	default:
+		return false
+	}
+	return len(c.contexts) == 1 && c.Opaque == "" && len(c.Doubts()) == 0 && c.Program() != nil &&
+		c.contexts[0].last("npernode", "pernode", "npersocket", "N", "ppr", "map-by", "np", "ppn", "rankfile", "soft") == nil
+}
+
 // Oversubscribes reports whether the user allows more ranks than slots.
 func (c Command) Oversubscribes() bool {
 	return slices.ContainsFunc(c.contexts, func(ctx context) bool {
@@ -499,15 +511,41 @@ func walk(words []string) wrapped {
 	return w
 }
 
-// Executable is the file that the ranks of the first application run in the
-// end, behind numactl and its kind; "" where that is not certain, or lies in a
-// container.
+// Executable is the first of Executables; "" where there is none.
 func (c Command) Executable() string {
-	words := c.Program()
-	if w := walk(words); len(words) > 0 && w.doubt == "" && w.container == "" && w.at < len(words) {
-		return words[w.at]
+	if all := c.Executables(); len(all) > 0 {
+		return all[0]
 	}
 	return ""
+}
+
+// Executables are the files that the ranks of each application run in the end,
+// behind numactl and its kind, as far as that is certain and not in a container.
+func (c Command) Executables() []string {
+	var out []string
+	for _, words := range c.Programs() {
+		if w := walk(words); w.doubt == "" && w.container == "" && w.at < len(words) {
+			out = append(out, words[w.at])
+		}
+	}
+	return out
+}
+
+// WorkDir is where the user said that ranks start; "" where they start here.
+func (c Command) WorkDir() string {
+	for _, ctx := range c.contexts {
+		if o := ctx.last("wdir", "chdir"); o != nil && len(o.values) > 0 {
+			return o.values[0]
+		}
+	}
+	return ""
+}
+
+// Preloads reports whether the launcher brings the program to the nodes itself.
+func (c Command) Preloads() bool {
+	return slices.ContainsFunc(c.contexts, func(ctx context) bool {
+		return ctx.last("preload-binary", "preload-files", "bcast") != nil
+	})
 }
 
 // Container names the container runtime that the program runs in; "" none, as

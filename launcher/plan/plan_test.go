@@ -14,6 +14,7 @@ import (
 	"fabrun/envgen"
 	"fabrun/launcher/hosts"
 	"fabrun/launcher/plan"
+	"fabrun/profiles"
 	"fabrun/topology/finding"
 )
 
@@ -356,6 +357,51 @@ func TestSrunWithoutMPI(t *testing.T) {
 		got := slices.ContainsFunc(plan.Build(r).Findings, func(f finding.Finding) bool { return f.ID == "srun.mpi-none" })
 		if got != tc.want {
 			t.Errorf("%+v: said %v", tc, got)
+		}
+	}
+}
+
+// What a workload profile says of the launcher reaches its command line, once
+// and in a form that it knows; what the user said stays.
+func TestWorkloadOptions(t *testing.T) {
+	const ompi, hydra = "mpirun (Open MPI) 4.1.4", "HYDRA build details:\n    Version: 4.0.2"
+	two := 2
+	for _, tc := range []struct {
+		version, argv string
+		w             profiles.Workload
+		np            *int
+		want          string
+		finding       bool
+	}{
+		{ompi, "mpirun -np 4 ./a.out", profiles.Workload{MPIOptions: []string{"--mca", "coll_hcoll_enable", "0", "--report-bindings"}}, nil, "--mca coll_hcoll_enable 0 --report-bindings", false},
+		{ompi, "mpirun --report-bindings -np 4 ./a.out", profiles.Workload{MPIOptions: []string{"--report-bindings"}}, nil, "", false},
+		{ompi, "mpirun --mca coll_hcoll_enable 1 -np 4 ./a.out", profiles.Workload{MPIOptions: []string{"--mca", "coll_hcoll_enable", "0"}}, nil, "", false},
+		{hydra, "mpiexec -n 4 ./a.out", profiles.Workload{MPIOptions: []string{"--report-numa"}}, nil, "", true},
+		{ompi, "mpirun -np 4 ./a.out", profiles.Workload{MPIOptions: []string{"./wrapper"}}, nil, "", true},
+		{ompi, "mpirun -np 4 ./a.out", profiles.Workload{Binding: "core"}, nil, "--bind-to core", false},
+		{hydra, "mpiexec -n 4 ./a.out", profiles.Workload{Binding: "core"}, nil, "-bind-to core", false},
+		{ompi, "mpirun --map-by node -np 4 ./a.out", profiles.Workload{Binding: "core"}, nil, "", false},
+		{ompi, "mpirun ./a.out", profiles.Workload{}, &two, "-np 2", false},
+		{hydra, "mpiexec ./a.out", profiles.Workload{}, &two, "-n 2", false},
+		{ompi, "mpirun -np 4 ./a.out", profiles.Workload{}, &two, "", false},
+		{ompi, "mpirun --map-by ppr:1:node ./a.out", profiles.Workload{}, &two, "", false},
+	} {
+		argv := strings.Fields(tc.argv)
+		tc.w.Name = "w"
+		p := plan.Build(plan.Request{
+			Command: plan.Parse(plan.Identify(argv, tc.version, ""), argv), Env: []string{"PATH=/bin"}, Workload: &tc.w, NP: tc.np,
+			Hosts: hosts.Allocation{Source: "localhost", Hosts: []hosts.Host{{Name: "n1"}}}, Local: true,
+		})
+		checkWords(t, p, argv)
+		var own []string
+		for _, a := range p.Argv {
+			if a.Origin == envgen.FromPlan {
+				own = append(own, a.Text)
+			}
+		}
+		said := slices.ContainsFunc(p.Findings, func(f finding.Finding) bool { return f.ID == "workload.mpi-options" })
+		if got := strings.Join(own, " "); got != tc.want || said != tc.finding {
+			t.Errorf("%s with %+v: added %q, want %q; finding %v", tc.argv, tc.w, got, tc.want, said)
 		}
 	}
 }

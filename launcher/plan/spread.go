@@ -17,7 +17,7 @@ import (
 // and a hostfile with fewer slots than Slurm's is kept to.
 func (b *builder) spread() {
 	c := b.Command
-	if b.Hosts.Manager == "" || len(b.Place.Hosts) < 2 || len(c.contexts) != 1 || c.Opaque != "" || c.Ranks() == nil || c.UserMaps(b.Env) != "" ||
+	if b.Hosts.Manager == "" || len(b.Place.Hosts) < 2 || len(c.contexts) != 1 || c.Opaque != "" || b.ranks() == nil || c.UserMaps(b.Env) != "" ||
 		c.HostSource(b.Env) != nil || b.HostsGiven {
 		return
 	}
@@ -34,7 +34,7 @@ func (b *builder) spread() {
 	if !b.packs() {
 		return
 	}
-	why := fmt.Sprintf("%d ranks on %d hosts, and not packed on the first", *c.Ranks(), len(b.Place.Hosts))
+	why := fmt.Sprintf("%d ranks on %d hosts, and not packed on the first", *b.ranks(), len(b.Place.Hosts))
 	at := c.Launcher.Words
 	switch d := c.Launcher.Dialect; {
 	case (d == OpenMPI4 || d == OpenMPI5) && low == high:
@@ -67,7 +67,7 @@ func (b *builder) order() bool {
 		lost = c.UserMaps(b.Env) + " places the ranks"
 	case c.HostSource(b.Env) != nil || len(c.contexts) != 1 || c.Opaque != "":
 		lost = "the command line says where each application runs"
-	case c.Ranks() == nil || slices.ContainsFunc(b.Place.Hosts, func(h hosts.Host) bool { return h.Slots == nil }):
+	case b.ranks() == nil || slices.ContainsFunc(b.Place.Hosts, func(h hosts.Host) bool { return h.Slots == nil }):
 		lost = "the number of ranks is not known: give -np"
 	case d == OpenMPI4:
 		b.plan.Files = slices.DeleteFunc(b.plan.Files, func(f File) bool { return f.Name == "hostfile" })
@@ -106,7 +106,7 @@ func (b *builder) sequence() string {
 // packs reports whether the launcher, which fills hosts in order, would put the
 // ranks otherwise than they are placed.
 func (b *builder) packs() bool {
-	left, at := *b.Command.Ranks(), 0
+	left, at := *b.ranks(), 0
 	for _, h := range b.Hosts.Hosts {
 		n := left
 		if h.Slots != nil {

@@ -252,6 +252,7 @@ func Workload(w io.Writer, p profiles.Workload) error {
 	l.str("about", p.About)
 	l.str("slots", p.Slots)
 	l.integer("reserve_cores", some(p.ReserveCores))
+	l.integer("memory_channels", p.MemoryChannels)
 	l.str("binding", p.Binding)
 	l.list("mpi_options", p.MPIOptions)
 	l.list("forward", p.Forward)
@@ -348,12 +349,13 @@ func WorkloadJSON(w io.Writer, p profiles.Workload) error {
 		Source       *string       `json:"source"`
 		Slots        *string       `json:"slots"`
 		ReserveCores int           `json:"reserve_cores"`
+		Channels     *int          `json:"memory_channels"`
 		Binding      *string       `json:"binding"`
 		MPIOptions   []string      `json:"mpi_options"`
 		Forward      []string      `json:"forward"`
 		Programs     []string      `json:"programs"`
 		Env          []settingJSON `json:"env"`
-	}{"fabrun/workload/v1", p.Name, known(p.About), known(p.Source), known(p.Slots), p.ReserveCores, known(p.Binding), list(p.MPIOptions), list(p.Forward), list(p.Programs), settingsJSON(p.Env)})
+	}{"fabrun/workload/v1", p.Name, known(p.About), known(p.Source), known(p.Slots), p.ReserveCores, p.MemoryChannels, known(p.Binding), list(p.MPIOptions), list(p.Forward), list(p.Programs), settingsJSON(p.Env)})
 }
 
 // ProfileCheckJSON writes schema fabrun/profile-check/v1.

@@ -181,7 +181,7 @@ func TestSections(t *testing.T) {
 				"venv/lib/python3.11/site-packages/nvidia/nccl/lib/libnccl.so.2", "not an ELF file",
 				"venv/lib/python3.11/site-packages/nvidia_nccl_cu12-2.20.5.dist-info/METADATA", "",
 				"venv/lib/python3.11/site-packages/torch/__init__.py", "", "venv/lib/python3.11/site-packages/torch-2.3.0+cu121.dist-info/METADATA", "",
-				"opt/hpcx-v2.18/VERSION", "HPC-X v2.18\nucx-x\n", "opt/hpcx-v2.18/ucx/lib/libucp.so.0", "", "opt/hpcx-v2.18/ucx/lib/pkgconfig/ucx.pc", "Name: ucx\nVersion: 1.16.0\n",
+				"opt/hpcx-v2.18/VERSION", "HPC-X v2.18\nucx-x\n", "opt/hpcx-v2.18/ucx/lib/libucp.so.0", "", "opt/hpcx-v2.18/hcoll/lib/libhcoll.so.1", "", "opt/mellanox/hcoll/lib/libhcoll.so.1", "", "opt/hpcx-v2.18/ucx/lib/pkgconfig/ucx.pc", "Name: ucx\nVersion: 1.16.0\n",
 				"usr/local/gib/lib64/libnccl-net.so", "",
 				"usr/bin/ofed_info", "#!/bin/bash\nif [ \"$1\" = -s ]; then echo MLNX_OFED_LINUX-23.10-1.1.9.0:\nfi\n",
 				"usr/local/cuda/version.json", `{"cuda" : {"name" : "CUDA SDK","version" : "12.4.1"}}`,
@@ -189,6 +189,8 @@ func TestSections(t *testing.T) {
 			),
 			env: []string{"PATH=/venv/bin:/usr/bin", "VIRTUAL_ENV=/venv"}, section: discover.SectionSoftware,
 			want: `cuda	12.4.1	usr/local/cuda	-	-
+hcoll	-	opt/mellanox/hcoll/lib/libhcoll.so.1	-	-
+hcoll	-	opt/hpcx-v2.18/hcoll/lib/libhcoll.so.1	-	-
 hpcx	2.18	opt/hpcx-v2.18	-	-
 nccl	2.21.5	usr/lib/x86_64-linux-gnu/libnccl.so.2	-	-
 nccl	2.20.5	venv/lib/python3.11/site-packages/nvidia/nccl/lib/libnccl.so.2	Python environment	-

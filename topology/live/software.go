@@ -27,7 +27,7 @@ var libDirs = []string{
 var binDirs = []string{
 	"usr/mpi/gcc/*/bin", "usr/lib64/openmpi/bin", "usr/lib64/mpich/bin", "usr/lib64/mvapich2/bin", "usr/lib64/mpi/gcc/*/bin", "usr/local/mpi/bin",
 	"usr/local/openmpi/bin", "usr/local/ompi/bin", "opt/openmpi*/bin", "opt/ompi*/bin", "opt/mpich*/bin", "opt/mvapich*/bin", "opt/mpi/*/bin",
-	"opt/amazon/openmpi*/bin", "opt/hpcx*/ompi/bin", "opt/hpcx*/hpcx*/ompi/bin", "opt/nvidia/hpc_sdk/Linux_x86_64/*/comm_libs/mpi/bin", "opt/intel/oneapi/mpi/*/bin",
+	"opt/amazon/openmpi*/bin", "opt/hpcx*/ompi/bin", "opt/hpcx*/hpcx*/ompi/bin", "opt/mellanox/hpcx*/ompi/bin", "opt/nvidia/hpcx*/ompi/bin", "opt/nvidia/hpc_sdk/Linux_x86_64/*/comm_libs/mpi/bin", "opt/intel/oneapi/mpi/*/bin",
 	"usr/local/bin", "usr/bin",
 }
 
@@ -421,11 +421,14 @@ func (m *machine) packages(add func(topology.Software)) {
 	if text, err := readBounded(m.root, "usr/bin/ofed_info", 64<<10); err == nil {
 		add(topology.Software{Kind: "ofed", Version: firstMatch(text, ofedVersion), Path: "usr/bin/ofed_info"})
 	}
-	hpcx := m.glob("opt/hpcx*")
+	// A tarball that is unpacked anywhere; OFED and DOCA put parts below opt/mellanox.
+	hpcx := slices.Concat(m.glob("opt/hpcx*"), m.glob("opt/mellanox/hpcx*"), m.glob("opt/nvidia/hpcx*"))
 	if d := strings.Trim(m.getenv("HPCX_DIR"), "/"); d != "" && fs.ValidPath(d) {
 		hpcx = append([]string{d}, hpcx...)
 	}
+	hcoll := []string{"opt/mellanox/hcoll/lib/libhcoll.so.1"}
 	for _, dir := range hpcx {
+		hcoll = append(hcoll, dir+"/hcoll/lib/libhcoll.so.1")
 		if text := m.read(dir + "/VERSION"); text != "" {
 			add(topology.Software{Kind: "hpcx", Version: firstMatch([]byte(text), hpcxVersion), Path: dir})
 		}
@@ -436,6 +439,11 @@ func (m *machine) packages(add func(topology.Software)) {
 		}
 		if lib := dir + "/nccl_rdma_sharp_plugin/lib/libnccl-net.so"; m.exists(lib) {
 			add(topology.Software{Kind: "nccl-plugin", Path: lib})
+		}
+	}
+	for _, lib := range hcoll {
+		if m.exists(lib) {
+			add(topology.Software{Kind: "hcoll", Path: lib})
 		}
 	}
 	if text := m.read("usr/local/cuda/version.json"); text != "" {
