@@ -42,12 +42,14 @@ type watching struct {
 	asking    context.Context    // ends with the eyes of the other nodes
 	unasked   context.CancelFunc
 	wants     bool // the user asked for TCP
+	ncclTells bool // NCCL would write a log if it were started
 	peers     map[string]bool
 	told      *queue // what the job's own streams gave rise to
 
 	mu       sync.Mutex
 	looks    map[string][2]watch.Sample // host -> first and last look at its counters
 	remote   []watch.Verdict            // of the other nodes' eyes
+	speaks   bool                       // a library's log was read on another node
 	said     map[string]bool            // what was said of all nodes: once per cause
 	broken   string                     // the sentence for which --strict ended the job
 	accused  bool
@@ -93,9 +95,14 @@ func (a *app) watchJob(p plan.Plan, job *preparedJob, o runOptions, endJob conte
 		OnEvent: func(e watch.Event) { w.told.put(func() { w.event(e) }) },
 		Relay:   func(line string) { w.told.put(func() { w.relay(line) }) },
 	}
+	w.ncclTells = strings.EqualFold(set["NCCL_DEBUG"], "INFO") || strings.EqualFold(set["NCCL_DEBUG"], "TRACE")
 	if p.Dialect != plan.Plain && (len(p.Hosts.Hosts) > 1 || o.record != "") {
-		cfg.Meter = launcher.NewMeter(host)
 		w.peers = hostAddresses(p)
+		// A login node or launcher pod is none of the job's hosts: what it has and
+		// moves says nothing.
+		if runsHere(p, w.peers) {
+			cfg.Meter = launcher.NewMeter(host)
+		}
 	}
 	w.eyes = launcher.NewEyes(cfg)
 	for _, s := range []struct {
@@ -207,6 +214,16 @@ func hostAddresses(p plan.Plan) map[string]bool {
 	return out
 }
 
+// runsHere reports whether this machine is one of the job's hosts, or none is
+// known; addrs are theirs.
+func runsHere(p plan.Plan, addrs map[string]bool) bool {
+	others, self := otherNodes(p.Hosts)
+	if len(self) > 0 || len(others) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(ownNetworks(), func(own netip.Prefix) bool { return addrs[own.Addr().String()] })
+}
+
 // ownNetworks are this machine's addresses with their networks.
 func ownNetworks() []netip.Prefix {
 	addrs, err := net.InterfaceAddrs()
@@ -312,7 +329,7 @@ func (w *watching) lookThrough(by *reached, p plan.Plan, dir string) {
 			var once sync.Once
 			err := report.ReadEye(e.session.Stdout, report.EyeHandler{
 				Start: func(string) { once.Do(func() { close(e.ready) }) },
-				Event: w.event, Sample: w.sample, Relay: w.relay, Verdict: w.heard,
+				Event: w.elsewhere, Sample: w.sample, Relay: w.relay, Verdict: w.heard,
 			})
 			once.Do(func() { close(e.ready) })
 			if err == nil {
@@ -334,6 +351,14 @@ func (w *watching) lookThrough(by *reached, p plan.Plan, dir string) {
 			return
 		}
 	}
+}
+
+// elsewhere is called for what the log of another node says.
+func (w *watching) elsewhere(e watch.Event) {
+	w.mu.Lock()
+	w.speaks = true
+	w.mu.Unlock()
+	w.event(e)
 }
 
 func (w *watching) heard(v watch.Verdict) {
@@ -484,6 +509,10 @@ func keepQueues(now, was []watch.PortSample) []watch.PortSample {
 func (w *watching) judge() {
 	could := w.couldRDMA()
 	w.mu.Lock()
+	if len(w.looks) == 0 {
+		w.mu.Unlock()
+		return
+	}
 	var last []watch.Sample
 	seen := map[string]bool{}
 	for name, l := range w.looks {
@@ -499,6 +528,7 @@ func (w *watching) judge() {
 		peers[a] = true
 	}
 	job := watch.CounterJob{Hosts: w.hostNames(), CouldRDMA: could, WantsTCP: w.wants}
+	job.GlooOnly = !could && w.p.Dialect == plan.Torchrun && w.ncclTells
 	job.Unseen = w.unseen(seen)
 	var hosts []watch.HostTraffic
 	without := 0
@@ -566,7 +596,10 @@ func (w *watching) couldRDMA() bool {
 	if w.p.Dialect != plan.Torchrun && w.p.Dialect != plan.Plain {
 		return true
 	}
-	return w.eyes != nil && w.eyes.Watcher().Verdict().Library != ""
+	w.mu.Lock()
+	elsewhere := w.speaks || slices.ContainsFunc(w.remote, func(v watch.Verdict) bool { return v.Library != "" })
+	w.mu.Unlock()
+	return elsewhere || w.eyes != nil && w.eyes.Watcher().Verdict().Library != ""
 }
 
 // finish reads what is left, says the verdict and closes the record. It
@@ -582,6 +615,7 @@ func (w *watching) finish(st launcher.Status, failed bool) error {
 	w.cancel()
 	<-w.done
 	w.told.close()
+	w.judge() // with what the other nodes said last
 	w.mu.Lock()
 	counters, broken := w.counters, w.broken
 	v := watch.Merge(append([]watch.Verdict{w.eyes.Watcher().Verdict()}, w.remote...))

@@ -243,6 +243,8 @@ const (
 	// rdmaShare of the TCP bytes over RDMA means that RDMA is in use: what goes
 	// over TCP then is something else.
 	rdmaShare = 0.1
+	// someRDMA is more than a library moves to find out whether it likes a device.
+	someRDMA = 16 << 20
 	// packetBytes stands for a packet of a device that counts no bytes.
 	packetBytes = 1024
 )
@@ -393,7 +395,7 @@ func JudgeCounters(job CounterJob, hosts []HostTraffic) CounterVerdict {
 		v.Fallback = &no
 		return note("The job ran on one host.")
 	case job.GlooOnly:
-		return note("The job talks by Gloo, which knows TCP only.")
+		return note("NCCL was never started, so the job talks by Gloo, which knows TCP only.")
 	case job.RDMAHosts < len(job.Hosts):
 		if job.RDMAHosts == 0 {
 			return note("No host of the job has a usable RDMA port.")
@@ -406,6 +408,10 @@ func JudgeCounters(job CounterJob, hosts []HostTraffic) CounterVerdict {
 		return note(fmt.Sprintf("RDMA carried %s, TCP between the job's hosts %s.", Bytes(rdma), Bytes(tcp)))
 	case tcp < minTCPBytes:
 		return note(fmt.Sprintf("Too little data went between the job's hosts to judge (TCP %s).", Bytes(tcp)) + unexplained(hosts, rdma))
+	case rdmaKnown && rdma >= someRDMA && !noQueues:
+		text := fmt.Sprintf("Most data between the job's hosts went over TCP (%s%s; %s over RDMA): some ranks do not take the RDMA devices, or these hosts serve files to each other.", Bytes(tcp), whereText(tcp, onFabric), Bytes(rdma))
+		v.Events = append(v.Events, Event{ID: "mostly-tcp", Severity: SeverityWarning, Text: text})
+		return note(text)
 	case !rdmaKnown && !noQueues:
 		return note(fmt.Sprintf("TCP carried %s between the job's hosts; the RDMA devices have no counters, so counters cannot judge.", Bytes(tcp)))
 	case !job.CouldRDMA && !job.WantsTCP:

@@ -121,6 +121,58 @@ func TestJudgeCounters(t *testing.T) {
 			"true", false,
 		},
 		{
+			"some ranks by tcp",
+			CounterJob{Hosts: two, RDMAHosts: 2, CouldRDMA: true},
+			[]HostTraffic{host("n1", u(100<<20), u(50<<30)), host("n2", u(100<<20), u(50<<30))},
+			"null", false,
+		},
+		{
+			"rdma only tried",
+			CounterJob{Hosts: two, RDMAHosts: 2, CouldRDMA: true},
+			[]HostTraffic{host("n1", u(100<<10), u(50<<30)), host("n2", u(100<<10), u(50<<30))},
+			"true", false,
+		},
+		{
+			"storage over rdma does not excuse where the kernel tells whose it is",
+			CounterJob{Hosts: two, RDMAHosts: 2, CouldRDMA: true},
+			[]HostTraffic{{Host: "n1", RDMABytes: u(90 << 30), TCPBytes: u(50 << 30), QueuePairs: n(0)}, {Host: "n2", RDMABytes: u(90 << 30), TCPBytes: u(50 << 30), QueuePairs: n(0)}},
+			"true", false,
+		},
+		{
+			"storage by tcp to others",
+			CounterJob{Hosts: two, RDMAHosts: 2, CouldRDMA: true},
+			[]HostTraffic{{Host: "n1", RDMABytes: u(0), TCPBytes: u(0), OtherTCP: u(50 << 30)}, {Host: "n2", RDMABytes: u(0), TCPBytes: u(0), OtherTCP: u(50 << 30)}},
+			"null", false,
+		},
+		{
+			"soft-roce's own bytes on its netdev are no tcp",
+			CounterJob{Hosts: two, RDMAHosts: 2, CouldRDMA: true},
+			[]HostTraffic{{Host: "n1", RDMAPackets: u(90000), TCPBytes: u(10 << 10), Netdev: "rail0", NetdevBytes: u(90 << 20)}, {Host: "n2", RDMAPackets: u(90000), TCPBytes: u(10 << 10), Netdev: "rail0", NetdevBytes: u(90 << 20)}},
+			"false", false,
+		},
+		{
+			"gloo, although tcp was asked for",
+			CounterJob{Hosts: two, RDMAHosts: 2, GlooOnly: true, WantsTCP: true},
+			[]HostTraffic{host("n1", u(0), u(50<<20)), host("n2", u(0), u(50<<20))},
+			"null", false,
+		},
+		{
+			"tcp asked for on hosts without rdma",
+			CounterJob{Hosts: two, WantsTCP: true, CouldRDMA: true},
+			[]HostTraffic{host("n1", nil, u(50<<20)), host("n2", nil, u(50<<20))},
+			"null", false,
+		},
+		{
+			"a short job between two looks",
+			CounterJob{Hosts: two, RDMAHosts: 2, CouldRDMA: true},
+			[]HostTraffic{{Host: "n1", RDMABytes: u(0), TCPBytes: u(0), NetdevBytes: u(9 << 20)}, {Host: "n2", RDMABytes: u(0), TCPBytes: u(0), NetdevBytes: u(9 << 20)}},
+			"null", false,
+		},
+		{
+			"nobody was looked at",
+			CounterJob{Hosts: two, Unseen: two, RDMAHosts: 2, CouldRDMA: true}, nil, "null", false,
+		},
+		{
 			"soft-roce counts packets only",
 			CounterJob{Hosts: two, RDMAHosts: 2, CouldRDMA: true},
 			[]HostTraffic{{Host: "n1", RDMAPackets: u(40000), TCPBytes: u(2 << 20)}, {Host: "n2", RDMAPackets: u(40000), TCPBytes: u(2 << 20)}},

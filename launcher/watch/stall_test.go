@@ -105,6 +105,12 @@ func TestAsksForTCP(t *testing.T) {
 		{"mpirun ./a.out", map[string]string{"UCX_TLS": "tcp,self,sm"}, true},
 		{"mpirun ./a.out", map[string]string{"UCX_TLS": "rc,tcp,self"}, false},
 		{"mpirun ./a.out", map[string]string{"UCX_TLS": "^tcp"}, false},
+		{"mpirun ./a.out", map[string]string{"UCX_NET_DEVICES": "eth0,eth1"}, true},
+		{"mpirun -x UCX_NET_DEVICES=mlx5_0:1,eth0 ./a.out", nil, false},
+		{"mpirun ./a.out", map[string]string{"UCX_NET_DEVICES": "all"}, false},
+		{"mpirun ./a.out", map[string]string{"UCX_NET_DEVICES": "^mlx5_0:1"}, false},
+		{"mpiexec -genv I_MPI_FABRICS shm:tcp ./a.out", nil, true},
+		{"mpiexec -genv I_MPI_FABRICS shm:ofi ./a.out", nil, false},
 	} {
 		if got := AsksForTCP(strings.Fields(c.argv), c.env); got != c.want {
 			t.Errorf("%s %v: %v, want %v", c.argv, c.env, got, c.want)

@@ -48,7 +48,9 @@ func AsksForTCP(argv []string, set map[string]string) bool {
 		return true
 	case has(value("btl", "OMPI_MCA_btl"), "tcp"), value("pml", "OMPI_MCA_pml") == "ob1" && !has(value("btl", "OMPI_MCA_btl"), "openib"):
 		return true
-	case isTCPProvider(value("FI_PROVIDER", "I_MPI_OFI_PROVIDER")):
+	case isTCPProvider(value("FI_PROVIDER", "I_MPI_OFI_PROVIDER")), strings.Contains(value("I_MPI_FABRICS"), "tcp"):
+		return true
+	case netdevsOnly(value("UCX_NET_DEVICES")):
 		return true
 	}
 	tls := value("UCX_TLS")
@@ -61,6 +63,12 @@ func AsksForTCP(argv []string, set map[string]string) bool {
 		}
 	}
 	return true
+}
+
+// netdevsOnly reports whether a list for UCX_NET_DEVICES names no RDMA device: those
+// have their port behind a colon.
+func netdevsOnly(list string) bool {
+	return list != "" && list != "all" && !strings.HasPrefix(list, "^") && !strings.ContainsAny(list, ":*")
 }
 
 // Merge joins what the eyes of several nodes say of one job.
