@@ -184,27 +184,6 @@ func TestFollowerGivesMemoryBack(t *testing.T) {
 	}
 }
 
-func TestFollowerLeavesOldFilesOfAPattern(t *testing.T) {
-	dir := t.TempDir()
-	old := filepath.Join(dir, "nccl.old.1.log")
-	if err := os.WriteFile(old, []byte("n9:1:1 [0] NCCL INFO Using network Socket\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	past := time.Now().Add(-time.Hour)
-	if err := os.Chtimes(old, past, past); err != nil {
-		t.Fatal(err)
-	}
-	w := watch.New(watch.Options{})
-	f := NewFollower(w, Following{Patterns: []string{filepath.Join(dir, "nccl.%h.%p.log")}, Since: time.Now().Add(-time.Minute)})
-	if err := os.WriteFile(filepath.Join(dir, "nccl.n1.7.log"), []byte("n1:7:7 [0] NCCL INFO Using network IB\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	f.Close()
-	if got := w.Verdict().Networks; !cmp.Equal(got, []string{"IB"}) {
-		t.Errorf("networks %v, want the new file's alone", got)
-	}
-}
-
 func TestSamplePause(t *testing.T) {
 	for _, c := range []struct{ age, want time.Duration }{
 		{0, 100 * time.Millisecond}, {time.Second, 100 * time.Millisecond}, {4 * time.Second, 400 * time.Millisecond}, {20 * time.Second, 2 * time.Second}, {time.Hour, 10 * time.Second},

@@ -6,9 +6,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"fabrun/launcher/watch"
 )
@@ -17,9 +17,9 @@ import (
 type Following struct {
 	Dir string // private directory of this run: every regular file in it; "" none
 	// Patterns are what the user set as NCCL_DEBUG_FILE or UCX_LOG_FILE (%h, %p,
-	// … stand for anything). Only what is written after Since is read.
+	// … stand for anything). What Census found there is not read.
 	Patterns []string
-	Since    time.Time
+	old      map[string]known
 	// Keep leaves what was read in the files of Dir. Otherwise their memory is
 	// given back as soon as it has been read (they are usually in /dev/shm).
 	Keep bool
@@ -40,7 +40,13 @@ type Follower struct {
 	what  Following
 	files map[string]*followed
 	buf   []byte
+	slow  map[string]bool // patterns on shared file systems
+	polls int
 }
+
+// sharedEvery: listing a directory of a file server is its work, not ours; of so
+// many looks one is at the patterns there.
+const sharedEvery = 10
 
 type followed struct {
 	src     *watch.Source
@@ -51,12 +57,19 @@ type followed struct {
 
 // NewFollower returns a Follower that feeds w.
 func NewFollower(w *watch.Watcher, what Following) *Follower {
-	return &Follower{w: w, what: what, files: map[string]*followed{}, buf: make([]byte, 128<<10)}
+	f := &Follower{w: w, what: what, files: map[string]*followed{}, buf: make([]byte, 128<<10), slow: map[string]bool{}}
+	for _, p := range what.Patterns {
+		f.slow[p], _ = SharedLogs(p)
+	}
+	return f
 }
 
 // Poll reads what is new in all files and returns how many bytes that was.
-func (f *Follower) Poll() int64 {
+func (f *Follower) Poll() int64 { return f.poll(false) }
+
+func (f *Follower) poll(all bool) int64 {
 	var n int64
+	f.polls++
 	if f.what.Dir != "" {
 		entries, err := os.ReadDir(f.what.Dir)
 		if err == nil {
@@ -68,11 +81,10 @@ func (f *Follower) Poll() int64 {
 		}
 	}
 	for _, p := range f.what.Patterns {
-		names, err := filepath.Glob(globOf(p))
-		if err != nil {
+		if f.slow[p] && !all && f.polls%sharedEvery != 1 {
 			continue
 		}
-		for _, name := range names {
+		for _, name := range matches(p) {
 			n += f.read(name, false)
 		}
 	}
@@ -81,7 +93,7 @@ func (f *Follower) Poll() int64 {
 
 // Close reads the unfinished last lines.
 func (f *Follower) Close() {
-	f.Poll()
+	f.poll(true)
 	for _, file := range f.files {
 		//nolint:errcheck // never fails
 		_ = file.src.Close()
@@ -114,7 +126,7 @@ func globOf(p string) string {
 // read takes what one file has beyond what was read of it.
 func (f *Follower) read(name string, private bool) int64 {
 	info, err := os.Stat(name)
-	if err != nil || !info.Mode().IsRegular() {
+	if err != nil || !info.Mode().IsRegular() || !private && !ours(info) {
 		return 0
 	}
 	file := f.files[name]
@@ -122,11 +134,14 @@ func (f *Follower) read(name string, private bool) int64 {
 		if len(f.files) >= maxFollowed {
 			return 0
 		}
-		file = &followed{src: f.w.Source(name), private: private}
-		if !private && info.ModTime().Before(f.what.Since) {
-			// Left over from an earlier job of the same pattern.
-			file.offset = info.Size()
+		file = &followed{private: private}
+		if !private {
+			file.offset = f.what.startOf(name, info)
+			if file.offset > 0 && file.offset == info.Size() {
+				return 0 // left over from an earlier job, so far
+			}
 		}
+		file.src = f.w.Source(name)
 		f.files[name] = file
 	}
 	if info.Size() < file.offset {
@@ -172,9 +187,10 @@ func openFlags(private, keep bool) int {
 }
 
 // LogPlaces says where the job's libraries write what fabrun reads, by the
-// variables that its ranks see: into the private directory, into files of the
-// user's own choice, or into the job's streams, which then have to be read.
-func LogPlaces(set map[string]string, dir string) (f Following, readStdout, readStderr bool) {
+// variables that its ranks see: into the private directory dir, into files of the
+// user's own choice (which may be relative to the ranks' directory cwd), or into
+// the job's streams, which then have to be read.
+func LogPlaces(set map[string]string, dir, cwd string) (f Following, readStdout, readStderr bool) {
 	f.Dir = dir
 	place := func(level, file string, loud bool) {
 		if !loud || level == "" {
@@ -188,7 +204,10 @@ func LogPlaces(set map[string]string, dir string) (f Following, readStdout, read
 			readStderr = true
 		default:
 			file = strings.TrimPrefix(file, "file:")
-			if filepath.IsAbs(file) && (dir == "" || !strings.HasPrefix(file, dir+"/")) && !strings.HasPrefix(file, "/dev/null") {
+			if !filepath.IsAbs(file) && cwd != "" {
+				file = filepath.Join(cwd, file)
+			}
+			if filepath.IsAbs(file) && !slices.Contains(f.Patterns, file) && (dir == "" || !strings.HasPrefix(file, dir+"/")) && !strings.HasPrefix(file, "/dev/null") {
 				f.Patterns = append(f.Patterns, file)
 			}
 		}

@@ -8,6 +8,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,7 +26,12 @@ type watchOptions struct {
 	keep     bool
 	mkdir    bool
 	pairs    bool
+	patterns []string
+	shared   bool
 }
+
+// isEye reports whether the verb is the eye of a node.
+func (o watchOptions) isEye() bool { return o.follow != "" || o.counters || len(o.patterns) > 0 }
 
 func newWatchCmd(a *app) *cobra.Command {
 	var opts watchOptions
@@ -38,8 +45,8 @@ stand in between. Several files are logs of one job.
 
 What a log does not show is unknown (null in --json), never guessed.
 
-With --follow or --counters it is the eye of one node of a running job: it reads
-the log files of a directory as they grow, and the node's RDMA and network
+With --follow, --pattern or --counters it is the eye of one node of a running job:
+it reads the log files of a directory or pattern as they grow, and the node's RDMA and network
 counters, and writes what it sees as JSON lines until its standard input ends.
 
 Exit status: 0; with --strict 1 for a fallback that nobody asked for, or a fatal
@@ -53,17 +60,22 @@ error; 1 also when a file cannot be read; 2 for a wrong call.`,
 	c.Flags().BoolVar(&opts.pairs, "pairs", false, "with --json: also what carries each pair of ranks")
 	c.Flags().StringVar(&opts.follow, "follow", "", "be the eye of this node: follow the files in this `directory`")
 	c.Flags().BoolVar(&opts.counters, "counters", false, "be the eye of this node: read its counters")
+	c.Flags().StringArrayVar(&opts.patterns, "pattern", nil, "be the eye of this node: follow the files of this NCCL_DEBUG_FILE or UCX_LOG_FILE `pattern` that come or grow")
+	c.Flags().BoolVar(&opts.shared, "shared", false, "with --pattern: also where several nodes see the same files and their names hold no host (%h)")
 	c.Flags().BoolVar(&opts.keep, "keep", false, "with --follow: leave what was read in the files")
 	c.Flags().BoolVar(&opts.mkdir, "make", false, "with --follow: make the directory, and remove it at the end")
 	return c
 }
 
 func runWatch(ctx context.Context, a *app, opts watchOptions, files []string) error {
-	if opts.follow != "" || opts.counters {
+	if opts.isEye() {
 		return runEye(ctx, a, opts, files)
 	}
 	if opts.keep || opts.mkdir {
 		return usageError(errors.New("--keep and --make belong to --follow"), "")
+	}
+	if opts.shared {
+		return usageError(errors.New("--shared belongs to --pattern"), "")
 	}
 	w := watch.New(watch.Options{Pairs: opts.pairs})
 	if len(files) == 0 {
@@ -131,7 +143,7 @@ func runEye(ctx context.Context, a *app, opts watchOptions, files []string) erro
 		return usageError(errors.New("--keep and --make belong to --follow"), "")
 	}
 	if len(files) > 0 {
-		return usageError(errors.New("--follow and --counters read no other files"), "")
+		return usageError(errors.New("--follow, --pattern and --counters read no other files"), "")
 	}
 	if opts.mkdir {
 		switch err := os.Mkdir(opts.follow, 0o700); {
@@ -154,9 +166,24 @@ func runEye(ctx context.Context, a *app, opts watchOptions, files []string) erro
 	if err != nil {
 		return fmt.Errorf("host name: %w", err)
 	}
+	follow := launcher.Following{Dir: opts.follow, Keep: opts.keep}
+	for _, p := range opts.patterns {
+		if !filepath.IsAbs(p) {
+			return usageError(fmt.Errorf("--pattern %q is no absolute path", p), "")
+		}
+		// On a shared file system each node reads its own processes' files.
+		if shared, _ := launcher.SharedLogs(p); shared {
+			if !strings.Contains(p, "%h") && !opts.shared {
+				continue
+			}
+			p = launcher.ForHost(p, host)
+		}
+		follow.Patterns = append(follow.Patterns, p)
+	}
+	follow.Census() // before it is said that this eye is open: then the ranks start
 	rec := report.NewRecorder(a.stdout, time.Now, report.RecordStart{Host: host, Version: buildVersion(), Command: []string{}, Hosts: []string{host}})
 	cfg := launcher.EyesConfig{
-		Host: host, Follow: launcher.Following{Dir: opts.follow, Keep: opts.keep, Since: time.Now()}, Pairs: opts.pairs,
+		Host: host, Follow: follow, Pairs: opts.pairs,
 		OnEvent: rec.Event, OnSample: rec.Sample, Relay: rec.Relay,
 	}
 	if opts.counters {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -44,7 +45,8 @@ type watching struct {
 	wants     bool // the user asked for TCP
 	ncclTells bool // NCCL would write a log if it were started
 	peers     map[string]bool
-	told      *queue // what the job's own streams gave rise to
+	patterns  []string // of the user's own log files
+	told      *queue   // what the job's own streams gave rise to
 
 	mu       sync.Mutex
 	looks    map[string][2]watch.Sample // host -> first and last look at its counters
@@ -85,8 +87,10 @@ func (a *app) watchJob(p plan.Plan, job *preparedJob, o runOptions, endJob conte
 			w.record.Plan(text.Bytes())
 		}
 	}
-	follow, readOut, readErr := launcher.LogPlaces(set, job.dir)
-	follow.Since, follow.Keep = w.began, o.record != ""
+	follow, readOut, readErr := launcher.LogPlaces(set, job.dir, workDir(job.spec.Argv))
+	follow.Keep = o.record != ""
+	follow.Census()
+	w.patterns = follow.Patterns
 	// The job's streams must not wait for whoever reads stderr, or for the file
 	// of the record.
 	w.told = newQueue()
@@ -174,6 +178,31 @@ func rankVariables(env, argv []string) map[string]string {
 		}
 	}
 	return set
+}
+
+// workDir is the directory in which the ranks start, as far as the command line
+// tells; "" where this machine does not know its own.
+func workDir(argv []string) string {
+	dir, err := os.Getwd()
+	if err != nil {
+		return ""
+	}
+	for i, w := range argv {
+		name, value, joined := strings.Cut(w, "=")
+		switch name {
+		case "-wdir", "--wdir", "-wd", "--wd", "--chdir", "-D":
+			if !joined && i+1 < len(argv) {
+				value = argv[i+1]
+			}
+			if filepath.IsAbs(value) {
+				return value
+			}
+			if value != "" {
+				return filepath.Join(dir, value)
+			}
+		}
+	}
+	return dir
 }
 
 // hostAddresses are the addresses by which the job's hosts know each other: what
@@ -314,8 +343,18 @@ func (w *watching) lookThrough(by *reached, p plan.Plan, dir string) {
 			argv = append(argv, "--keep", "--pairs")
 		}
 	}
+	for _, p := range w.patterns {
+		// What this machine sees on a shared file system it reads itself.
+		if shared, known := launcher.SharedLogs(p); !shared || !known {
+			argv = append(argv, "--pattern", p)
+		}
+	}
 	t := by.transport
-	for _, host := range others {
+	for i, host := range others {
+		argv := slices.Clone(argv)
+		if i == 0 && len(w.patterns) > 0 {
+			argv = append(argv, "--shared")
+		}
 		r, in := io.Pipe()
 		e := &eye{stdin: in, ready: make(chan struct{}), done: make(chan struct{})}
 		e.session = remote.Stream(context.Background(), t, host, remote.Command{Argv: argv, Stdin: r})

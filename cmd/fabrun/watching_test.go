@@ -31,6 +31,9 @@ type sameProcess struct {
 func (s *sameProcess) Exec(ctx context.Context, host string, cmd remote.Command, st remote.Streams) (int, error) {
 	argv := append([]string(nil), cmd.Argv...)
 	for i, w := range argv {
+		if w == "--pattern" {
+			argv[i+1] = filepath.Join(filepath.Dir(argv[i+1]), host, filepath.Base(argv[i+1]))
+		}
 		if w == "--follow" {
 			argv[i+1] += "-" + host // every node has a file system of its own
 			s.mu.Lock()
@@ -190,5 +193,62 @@ func TestStreamsDoNotWaitForStderr(t *testing.T) {
 	}
 	if !strings.Contains(errs.text.String(), "FALLBACK to TCP (no-device)") {
 		t.Errorf("stderr has no fallback:\n%s", &errs.text)
+	}
+}
+
+// TestUserLogsOnOtherNodes: what the user set as NCCL_DEBUG_FILE is read on the
+// node where it is written, and stays.
+func TestUserLogsOnOtherNodes(t *testing.T) {
+	var errs bytes.Buffer
+	a := &app{args: []string{"fabrun"}, stdout: &bytes.Buffer{}, stderr: &errs, stdin: strings.NewReader("")}
+	dir := t.TempDir()
+	old := filepath.Join(dir, "n2", "nccl.n2.1.log")
+	mine := filepath.Join(dir, "n2", "nccl.n2.20.log")
+	if err := os.Mkdir(filepath.Dir(old), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(old, []byte("n2:1:1 [0] NCCL INFO NET/IB : No IP interface found.\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	job := preparedJob{spec: launcher.Spec{
+		Argv: []string{"mpirun", "-x", "NCCL_DEBUG_FILE=" + filepath.Join(dir, "nccl.%h.%p.log")}, Env: []string{"NCCL_DEBUG=INFO"},
+	}}
+	p := plan.Plan{Dialect: plan.OpenMPI5}
+	w, err := a.watchJob(p, &job, runOptions{}, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if job.spec.Stdout != nil || len(w.pumps) > 0 {
+		t.Error("the job's streams are read although its logs go to files")
+	}
+	p.Hosts.Hosts = []hosts.Host{{Name: "n2"}}
+	w.lookThrough(&reached{transport: &sameProcess{dirs: map[string]string{}}, names: []string{"n2"}, fabrun: "fabrun"}, p, "")
+	text := "n2:20:20 [0] NCCL INFO NET/IB : No device found.\nn2:20:20 [0] NCCL INFO Using network Socket\nn2:20:20 [0] NCCL INFO comm 0x1 rank 1 nRanks 2 nNodes 2 localRanks 1 localRank 0 MNNVL 0\n"
+	if err := os.WriteFile(mine, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.finish(launcher.Status{}, false); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(errs.String(), "n2 rank 1: FALLBACK to TCP (no-device)") || strings.Contains(errs.String(), "no-oob-interface") {
+		t.Errorf("stderr:\n%s", errs.String())
+	}
+	if got, err := os.ReadFile(mine); err != nil || string(got) != text {
+		t.Errorf("the user's log was changed: %v", err)
+	}
+}
+
+func TestWorkDir(t *testing.T) {
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for argv, want := range map[string]string{
+		"mpirun ./a.out": here, "mpirun -wdir /scratch/job ./a.out": "/scratch/job", "srun --chdir=/scratch ./a.out": "/scratch",
+		"mpirun --wdir sub ./a.out": filepath.Join(here, "sub"), "mpirun -wdir": here,
+	} {
+		if got := workDir(strings.Fields(argv)); got != want {
+			t.Errorf("%s: %s, want %s", argv, got, want)
+		}
 	}
 }

@@ -170,7 +170,8 @@ func TestJudgeCounters(t *testing.T) {
 		},
 		{
 			"nobody was looked at",
-			CounterJob{Hosts: two, Unseen: two, RDMAHosts: 2, CouldRDMA: true}, nil, "null", false,
+			CounterJob{Hosts: two, Unseen: two, RDMAHosts: 2, CouldRDMA: true},
+			nil, "null", false,
 		},
 		{
 			"soft-roce counts packets only",
