@@ -72,7 +72,9 @@ func newCheckCmd(a *app) *cobra.Command {
 allocation), or at snapshots, and say what is wrong for an RDMA job: each host
 alone, then the odd one out among them. Nothing on a host is changed. With
 --pairs RDMA is measured between them, and who is to blame for what is slow is
-named: node, port, rail, direction.
+named: node, port, rail, direction. --collectives runs nccl-tests and OSU
+benchmarks on all of them; --bringup does everything in the order in which a
+cluster is stood up, to the first stage that fails.
 
 Or judge the output of the usual tools, from a file or standard input, as if
 this program had looked itself: which GID index is right, whether RoCE reaches a
@@ -83,6 +85,8 @@ Exit status: 0 fine; 1 findings of severity error, or the text could not be
 read; 2 wrong usage.`,
 		Example: `  fabrun check --profile roce-dscp26
   fabrun check --hosts 'gpu[01-16]' --pairs quick --html check.html --out lists
+  fabrun check --hosts 'gpu[01-08]' --collectives --compare tcp
+  fabrun check --hosts 'gpu[01-16]' --profile roce-dscp26 --bringup
   fabrun check node01.snap node02.snap node03.snap
   show_gids | fabrun check --gids -
   fabrun check --qos mlnx_qos.txt

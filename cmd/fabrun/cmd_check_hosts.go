@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -28,9 +29,15 @@ type hostChecks struct {
 	pairs    string
 	gpu      bool
 	latency  bool
-	html     string
-	out      string
-	nodes    nodeOptions
+	bringup  bool
+	compare  string
+	exclude  string
+
+	collectives collectivesFlag
+
+	html  string
+	out   string
+	nodes nodeOptions
 }
 
 func (o *hostChecks) addFlags(f *pflag.FlagSet) {
@@ -39,9 +46,43 @@ func (o *hostChecks) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.pairs, "pairs", "off", "measure RDMA between hosts: off, quick (every port once), ring, full")
 	f.BoolVar(&o.gpu, "gpu", false, "with --pairs: GPU memory instead of host memory")
 	f.BoolVar(&o.latency, "latency", false, "with --pairs: the latency of small messages too")
+	f.Var(&o.collectives, "collectives", "run nccl-tests and OSU benchmarks through the plan on 1, 2, 4 and 8 nodes; =`DIR` says where they lie, beside PATH and the usual folders")
+	f.Lookup("collectives").NoOptDefVal = collectivesHere
+	f.StringVar(&o.compare, "compare", "", "with --collectives: run the same over this `network` beside it (tcp)")
+	f.BoolVar(&o.bringup, "bringup", false, "the order in which a cluster is stood up, to the first stage that fails: link, driver, pairs, GPUDirect, QoS, collectives, separation")
+	f.StringVar(&o.exclude, "exclude", "", "leave these hosts out: a `file or list`")
 	f.StringVar(&o.html, "html", "", "also write the result as one offline page to this `file`")
 	f.StringVar(&o.out, "out", "", "write hosts.pass and hosts.fail into this `directory`")
 	o.nodes.addFlags(f)
+}
+
+// collectivesFlag is a flag that may have a folder.
+type collectivesFlag struct {
+	on  bool
+	dir string
+}
+
+// collectivesHere stands for the flag without a folder.
+const collectivesHere = "PATH"
+
+func (c *collectivesFlag) String() string { return c.dir }
+func (c *collectivesFlag) Type() string   { return "string" }
+
+func (c *collectivesFlag) Set(value string) error {
+	c.on, c.dir = true, value
+	if value == collectivesHere {
+		c.dir = ""
+		return nil
+	}
+	if !path.IsAbs(value) {
+		return errors.New("it wants an absolute path, the same on every host")
+	}
+	return nil
+}
+
+// measures says whether anything is to be run on the hosts.
+func (o hostChecks) measures() bool {
+	return o.pairs != "off" || o.collectives.on || o.bringup
 }
 
 // checked is what was looked at, before it is judged.
@@ -60,6 +101,12 @@ func runCheckHosts(ctx context.Context, a *app, o hostChecks, snapshots []string
 	if !slices.Contains([]preflight.Mode{"off", preflight.Quick, preflight.Ring, preflight.Full}, mode) {
 		return usageError(fmt.Errorf("--pairs %q: there is no such mode", o.pairs), "off, quick, ring or full")
 	}
+	if o.compare != "" && o.compare != "tcp" {
+		return usageError(fmt.Errorf("--compare %q: there is no such network", o.compare), "tcp")
+	}
+	if o.compare != "" && !o.bringup {
+		o.collectives.on = true
+	}
 	var prof profiles.Profile
 	if p, err := a.fabricProfile(); err != nil {
 		return err
@@ -72,8 +119,8 @@ func runCheckHosts(ctx context.Context, a *app, o hostChecks, snapshots []string
 	var err error
 	switch {
 	case len(snapshots) > 0:
-		if o.hosts != "" || o.hostfile != "" || mode != "off" {
-			return usageError(errors.New("snapshots are looked at, not connected to"), "give either snapshot files, or --hosts and --pairs")
+		if o.hosts != "" || o.hostfile != "" || o.measures() {
+			return usageError(errors.New("snapshots are looked at, not connected to"), "give either snapshot files, or --hosts and what to measure")
 		}
 		c, err = a.checkSnapshots(snapshots)
 	default:
@@ -98,12 +145,39 @@ func runCheckHosts(ctx context.Context, a *app, o hostChecks, snapshots []string
 		res.Findings = append(res.Findings, live.Disagreements(&h)...)
 	}
 	res.Findings = append(res.Findings, preflight.Across(c.hosts, ports)...)
+	at := site{t: t, checked: c, prof: prof, rails: rails}
+	if o.measures() && (a.from != "" || a.root != "") {
+		return usageError(errors.New("--from and --root are looked at, not measured"), "leave them out, or look only")
+	}
+	if o.bringup {
+		err = a.checkBringup(ctx, at, o, ports, &res)
+	} else {
+		err = a.measure(ctx, at, o, mode, &res)
+	}
+	if err != nil {
+		return err
+	}
+	return a.showChecked(res, o)
+}
+
+// measure runs what was asked for beside looking.
+func (a *app) measure(ctx context.Context, s site, o hostChecks, mode preflight.Mode, res *report.Checked) error {
 	if mode != "off" {
-		if err := a.checkPairs(ctx, site{t: t, checked: c, prof: prof, rails: rails}, o, mode, &res); err != nil {
+		if err := a.checkPairs(ctx, s, o, mode, res); err != nil {
 			return err
 		}
 	}
-	return a.showChecked(res, o)
+	if !o.collectives.on || len(s.hosts) == 0 {
+		return nil
+	}
+	skipped, err := a.checkCollectives(ctx, s, o, res)
+	if skipped != "" {
+		res.Findings = append(res.Findings, finding.Finding{
+			ID: "collective.none", Severity: finding.Warning, Subject: "collectives", Seen: skipped, Wanted: "nccl-tests or OSU micro-benchmarks",
+			Why: "nothing was measured", Hint: "build them, with MPI, at the same path on every host: --collectives=DIR",
+		})
+	}
+	return err
 }
 
 func (a *app) checkSnapshots(files []string) (checked, error) {
@@ -135,6 +209,11 @@ func (a *app) checkJobHosts(ctx context.Context, o hostChecks) (checked, remote.
 	if a.from == "" && a.root == "" {
 		if alloc, err = a.allocation(string(o.hosts), string(o.hostfile)); err != nil {
 			return c, nil, err
+		}
+		if o.exclude != "" {
+			if alloc, _, err = without(alloc, o.exclude); err != nil {
+				return c, nil, err
+			}
 		}
 	} else if o.hosts != "" || o.hostfile != "" {
 		return c, nil, usageError(errors.New("--from and --root are one machine, --hosts are others"), "give one of them")

@@ -173,6 +173,7 @@ type fakeCluster struct {
 	fabrun string
 	ssh    []string // flags
 	log    string
+	env    []string // more of fabrun's environment
 }
 
 // startCluster skips where namespaces cannot be made. Everything ends with the test.
@@ -193,7 +194,7 @@ func startCluster(t *testing.T, hosts, rails int) *fakeCluster {
 	if sshd == "" {
 		t.Skip("no sshd on this machine (apt-get install openssh-server)")
 	}
-	if out, err := exec.Command("unshare", "-n", "-m", "true").CombinedOutput(); err != nil {
+	if out, err := exec.Command("unshare", "-n", "-m", "-u", "true").CombinedOutput(); err != nil {
 		t.Skipf("no namespaces here: %v: %s", err, out)
 	}
 	// sshd refuses keys below folders that others may write.
@@ -220,6 +221,10 @@ func startCluster(t *testing.T, hosts, rails int) *fakeCluster {
 	c.in(c.head, "ip", "link", "add", "br0", "type", "bridge")
 	c.in(c.head, "ip", "addr", "add", "10.77.0.254/24", "dev", "br0")
 	c.in(c.head, "ip", "link", "set", "br0", "up")
+	for r := range rails {
+		c.in(c.head, "ip", "link", "add", fmt.Sprintf("rail%d", r), "type", "bridge")
+		c.in(c.head, "ip", "link", "set", fmt.Sprintf("rail%d", r), "up")
+	}
 	for i := range hosts {
 		bin := filepath.Join(dir, fmt.Sprintf("bin%d", i))
 		if err := os.Mkdir(bin, 0o755); err != nil {
@@ -234,14 +239,15 @@ func startCluster(t *testing.T, hosts, rails int) *fakeCluster {
 		conf := fmt.Sprintf("Port 22\nHostKey %[1]s/hostkey\nPidFile none\nAuthorizedKeysFile %[1]s/authorized_keys\nStrictModes no\nPermitRootLogin yes\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nUsePAM no\nMaxSessions 64\nLogLevel QUIET\nSetEnv PATH=%[1]s/bin%[2]d:/usr/bin:/bin FAKE_HOST=%[2]d FAKE_FABRIC=%[1]s/fabric FAKE_LOG=%[1]s/log\n", dir, i)
 		c.write(fmt.Sprintf("sshd%d", i), []byte(conf))
 		// The shell waits until its network is there.
-		pid, stdin := c.start("unshare", "-n", "-m", "sh", "-c", `mount --bind "$1" /sys && echo ready && read go && exec "$2" -D -e -f "$3"`, "sh", filepath.Join(dir, fmt.Sprintf("sys%d", i)), sshd, filepath.Join(dir, fmt.Sprintf("sshd%d", i)))
+		pid, stdin := c.start("unshare", "-n", "-m", "-u", "sh", "-c", `hostname "$4" && mount --bind "$1" /sys && echo ready && read go && exec "$2" -D -e -f "$3"`, "sh", filepath.Join(dir, fmt.Sprintf("sys%d", i)), sshd, filepath.Join(dir, fmt.Sprintf("sshd%d", i)), fmt.Sprintf("node%d", i+1))
 		c.in(c.head, "ip", "link", "add", fmt.Sprintf("v%d", i), "type", "veth", "peer", "name", "eth0", "netns", strconv.Itoa(pid))
 		c.in(c.head, "ip", "link", "set", fmt.Sprintf("v%d", i), "master", "br0", "up")
 		c.in(pid, "ip", "addr", "add", fmt.Sprintf("10.77.0.%d/24", i+1), "dev", "eth0")
 		c.in(pid, "ip", "link", "set", "eth0", "up")
 		c.in(pid, "ip", "link", "set", "lo", "up")
 		for r := range rails {
-			c.in(pid, "ip", "link", "add", fmt.Sprintf("rail%d", r), "mtu", "9000", "type", "veth", "peer", "name", fmt.Sprintf("port%d", r))
+			c.in(c.head, "ip", "link", "add", fmt.Sprintf("r%dv%d", r, i), "mtu", "9000", "type", "veth", "peer", "name", fmt.Sprintf("rail%d", r), "mtu", "9000", "netns", strconv.Itoa(pid))
+			c.in(c.head, "ip", "link", "set", fmt.Sprintf("r%dv%d", r, i), "master", fmt.Sprintf("rail%d", r), "up")
 			c.in(pid, "ip", "addr", "add", fmt.Sprintf("10.78.%d.%d/24", r, i+1), "dev", fmt.Sprintf("rail%d", r))
 			c.in(pid, "ip", "link", "set", fmt.Sprintf("rail%d", r), "up")
 		}
@@ -366,16 +372,25 @@ func (c *fakeCluster) sysfs(host int) {
 	device(0x70, map[string]string{"class": "0x030200", "vendor": "0x10de", "device": "0x2330", "numa_node": "0", "local_cpulist": "0"})
 }
 
+type checkFinding struct{ ID, Severity, Host, Subject, Seen, Wanted, Why, Hint string }
+
 // checkResult is what the tests read of check --json.
 type checkResult struct {
 	Verdict  string
 	Coverage string
-	Findings []struct{ ID, Severity, Host, Subject, Seen, Wanted, Why, Hint string }
+	Findings []checkFinding
 	Hosts    []struct {
 		Host     string
-		Findings []struct{ ID, Severity, Host, Subject, Seen, Wanted, Why, Hint string }
+		Findings []checkFinding
 	}
-	Pairs []struct {
+	Collectives []struct {
+		Program, Network, Verdict string
+		Nodes, Ranks              int
+		Gbps                      *float64
+		Error                     *string
+	}
+	Stages []struct{ ID, Status, Why string }
+	Pairs  []struct {
 		From, To, Verdict string
 		Rail              int
 		Gbps              *float64
@@ -384,7 +399,7 @@ type checkResult struct {
 
 func (c *fakeCluster) command(args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(c.t.Context(), "nsenter", append([]string{"-t", strconv.Itoa(c.head), "-n", c.fabrun}, args...)...)
-	cmd.Env = []string{"PATH=" + systemPath, "HOME=" + c.dir, "USER=root"}
+	cmd.Env = append([]string{"PATH=" + systemPath, "HOME=" + c.dir, "USER=root"}, c.env...)
 	return cmd
 }
 
@@ -509,5 +524,139 @@ func TestRealPreflight(t *testing.T) {
 	stdout, stderr, status = run("--preflight", "full", "--exclude", filepath.Join(c.dir, "bad"))
 	if status != 0 || strings.Contains(stdout, "\n10.77.0.3 ") || !strings.Contains(stdout, "\n10.77.0.4 ") || strings.Contains(stderr, "pair.") {
 		t.Errorf("with --exclude: status %d: %s%s", status, stdout, stderr)
+	}
+}
+
+// fakeBenchmarks is an MPI program that prints the tables of nccl-tests and OSU
+// by the name it is called by: what a healthy or a fallen-back fabric of one
+// 200 Gb/s rail would give, and over TCP when it is told to.
+const fakeBenchmarks = `#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+int main(int argc, char **argv) {
+  int rank, size, nodes = 0, n;
+  char name[MPI_MAX_PROCESSOR_NAME] = {0}, *all;
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  MPI_Get_processor_name(name, &n);
+  all = calloc(size, sizeof name);
+  MPI_Gather(name, sizeof name, MPI_CHAR, all, sizeof name, MPI_CHAR, 0, MPI_COMM_WORLD);
+  if (rank == 0) {
+    for (int i = 0; i < size; i++) {
+      int seen = 0;
+      for (int j = 0; j < i; j++) seen |= !strcmp(all + i * sizeof name, all + j * sizeof name);
+      nodes += !seen;
+    }
+    const char *net = getenv("NCCL_NET"), *how = getenv("FAKE_BENCH");
+    int tcp = net && !strcmp(net, "Socket") || how && !strcmp(how, "fallback");
+    if (strstr(argv[0], "all_reduce_perf")) {
+      double bus = nodes == 1 ? 210 : tcp ? 2.1 : 23.4;
+      printf("# nThread 1 nGpus 1 minBytes 8 maxBytes 4294967296 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1 validation: 1 graph: 0\n#\n# Using devices\n");
+      for (int i = 0; i < size; i++) printf("#  Rank %2d Group  0 Pid %6d on %10s device  0 [0x70] NVIDIA H100 80GB HBM3\n", i, 1000 + i, all + i * sizeof name);
+      printf("#\n#                                                              out-of-place                       in-place          \n#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)       \n");
+      printf("           8             2     float     sum      -1    21.50    0.00    0.00      0    21.30    0.00    0.00      0\n");
+      printf("  4294967296    1073741824     float     sum      -1   181000   23.70  %6.2f      0   181010   23.70  %6.2f      0\n", bus, bus);
+      printf("# Out of bounds values : 0 OK\n# Avg bus bandwidth    : %.4f \n#\n", bus / 2);
+    } else if (strstr(argv[0], "osu_mbw_mr")) {
+      printf("# OSU MPI Multiple Bandwidth / Message Rate Test v7.4\n# [ pairs: %d ] [ window size: 64 ]\n# Size                  MB/s        Messages/s\n1                       12.40       12399812.21\n4194304              %8.2f          5871.10\n", size / 2, (tcp ? 1900. : 24100.) * (nodes / 2));
+    } else {
+      printf("# OSU MPI All-to-All Personalized Exchange Latency Test v7.4\n# Size       Avg Latency(us)\n1                       8.12\n65536                 %.2f\n131072                %.2f\n", tcp ? 1900. : 120.4, tcp ? 3800. : 240.9);
+    }
+  }
+  MPI_Finalize();
+  return 0;
+}
+`
+
+// TestRealCollectives: real Open MPI starts the benchmarks on the hosts, as the
+// plan says, by ssh; over TCP beside it; and one of the hosts falls back.
+func TestRealCollectives(t *testing.T) {
+	mpicc := realProgram("mpicc.openmpi")
+	if mpicc == "" || realProgram("mpirun.openmpi") == "" {
+		t.Skip("no real Open MPI (apt-get install openmpi-bin libopenmpi-dev)")
+	}
+	c := startCluster(t, 2, 1)
+	c.write("bench.c", []byte(fakeBenchmarks))
+	bench := filepath.Join(c.dir, "bench")
+	if err := os.Mkdir(bench, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(mpicc, "-o", filepath.Join(bench, "all_reduce_perf"), filepath.Join(c.dir, "bench.c")).CombinedOutput(); err != nil {
+		t.Fatalf("mpicc: %v: %s", err, out)
+	}
+	for _, name := range []string{"osu_mbw_mr", "osu_alltoall"} {
+		if err := os.Link(filepath.Join(bench, "all_reduce_perf"), filepath.Join(bench, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The ports are files only: the plan's pml=ucx would find no device behind them.
+	c.env = []string{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "OMPI_MCA_pml=ob1"}
+	for _, tc := range []struct {
+		name string
+		env  string
+		args []string
+		want []string
+	}{
+		{"healthy", "", []string{"--compare", "tcp"}, []string{
+			"all_reduce_perf 1 rdma good", "all_reduce_perf 2 rdma good", "all_reduce_perf 2 tcp unknown",
+			"osu_mbw_mr 2 rdma good", "osu_mbw_mr 2 tcp unknown", "osu_alltoall 2 rdma unknown", "osu_alltoall 2 tcp unknown",
+		}},
+		{"sockets", "FAKE_BENCH=fallback", nil, []string{
+			"all_reduce_perf 1 rdma good", "all_reduce_perf 2 rdma broken", "osu_mbw_mr 2 rdma broken", "osu_alltoall 2 rdma unknown",
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c.t = t
+			was := c.env
+			defer func() { c.env = was }()
+			args := append([]string{"--pairs", "off", "--collectives=" + bench}, tc.args...)
+			if tc.env != "" {
+				c.env = append(slices.Clone(was), tc.env, "OMPI_MCA_mca_base_env_list=FAKE_BENCH")
+			}
+			r, stderr := c.check(nil, args...)
+			var got []string
+			for _, run := range r.Collectives {
+				got = append(got, fmt.Sprintf("%s %d %s %s", run.Program, run.Nodes, run.Network, run.Verdict))
+				if run.Error != nil {
+					t.Errorf("%s on %d nodes: %s", run.Program, run.Nodes, *run.Error)
+				}
+			}
+			if !slices.Equal(got, tc.want) {
+				t.Errorf("got  %q\nwant %q\n%s", got, tc.want, stderr)
+			}
+			drop := slices.ContainsFunc(r.Findings, func(f checkFinding) bool { return f.ID == "nccl-tests.node-drop" })
+			if drop != (tc.env != "") {
+				t.Errorf("findings %+v", r.Findings)
+			}
+		})
+	}
+}
+
+// TestRealBringup: the stages in their order, to the first that fails.
+func TestRealBringup(t *testing.T) {
+	c := startCluster(t, 4, 1)
+	status := func(r checkResult) string {
+		var s []string
+		for _, st := range r.Stages {
+			s = append(s, st.ID+" "+st.Status)
+		}
+		return strings.Join(s, ", ")
+	}
+	// Where this machine limits locked memory, no cluster on it is fit for RDMA.
+	if r, _ := c.check(nil, "--pairs", "off", "--bringup"); strings.Contains(status(r), "driver failed") {
+		if want := "link passed, driver failed, pairs not reached"; !strings.HasPrefix(status(r), want) {
+			t.Errorf("got %s", status(r))
+		}
+		t.Skip("locked memory is limited on this machine: the stages behind the driver's were not tried")
+	}
+	r, stderr := c.check([]fakeFault{{"slow", 1, 0}}, "--bringup")
+	if want := "link passed, driver passed, pairs failed, gpudirect not reached, qos not reached, collectives not reached, separation not reached"; status(r) != want {
+		t.Errorf("got %s\n%s", status(r), stderr)
+	}
+	r, stderr = c.check(nil, "--bringup")
+	if want := "link passed, driver passed, pairs passed, gpudirect passed, qos passed, collectives skipped, separation passed"; status(r) != want {
+		t.Errorf("got %s\n%s", status(r), stderr)
 	}
 }

@@ -32,6 +32,9 @@ type Checked struct {
 	Pairs    []CheckedPair
 	Coverage string // what the pair test has shown; "" none was run
 	Rounds   int    // that naming the culprits took
+	// Collectives are the benchmarks that were run on all nodes together.
+	Collectives []preflight.CollectiveRun
+	Stages      []preflight.StageResult // of a bring-up, in order
 }
 
 // Verdict is the worst of everything.
@@ -108,6 +111,7 @@ func Check(w io.Writer, c Checked, notes bool) error {
 		t.printf("; %d %s an error", bad, map[bool]string{true: "host has", false: "hosts have"}[bad == 1])
 	}
 	t.printf("\n")
+	t.stages(c.Stages)
 	if t.err == nil {
 		t.err = Findings(w, shown)
 	}
@@ -140,7 +144,82 @@ func Check(w io.Writer, c Checked, notes bool) error {
 			t.printf("  %-8s  %s %s -> %s %s  %s\n", p.Verdict, p.From, p.HCAFrom, p.To, p.HCATo, figure)
 		}
 	}
+	t.collectives(c.Collectives)
 	return t.err
+}
+
+// stages writes how far a bring-up came, and what to do where it stopped.
+func (t *text) stages(stages []preflight.StageResult) {
+	for i, s := range stages {
+		note := s.Why
+		if note == "" {
+			count := map[finding.Severity]int{}
+			for _, f := range s.Findings {
+				count[f.Severity]++
+			}
+			var parts []string
+			for _, sev := range []finding.Severity{finding.Error, finding.Warning} {
+				if n := count[sev]; n > 0 {
+					parts = append(parts, fmt.Sprintf("%d %s", n, plural(n, string(sev))))
+				}
+			}
+			note = strings.Join(parts, ", ")
+		}
+		if note != "" {
+			note = ": " + note
+		}
+		t.printf("  %d  %-11s  %s%s\n", i+1, s.Status, s.Stage.About, printable(note))
+		if s.Status == preflight.StageFailed {
+			t.wrap("                  → ", s.Stage.Do)
+		}
+	}
+}
+
+// collectives writes a table, RDMA and TCP of one benchmark side by side.
+func (t *text) collectives(runs []preflight.CollectiveRun) {
+	for _, r := range collectiveRows(runs) {
+		t.printf("  %-8s  %s: %s\n", r.Verdict, r.Title, r.Figure)
+	}
+}
+
+// collectiveRow is one benchmark on some nodes, with TCP beside it.
+type collectiveRow struct {
+	Verdict preflight.Verdict
+	Title   string // "all_reduce_perf on 2 nodes, 16 ranks"
+	Figure  string // "45.1 GB/s bus bandwidth; 2.3 over TCP: 19.6 times"
+}
+
+func collectiveRows(runs []preflight.CollectiveRun) []collectiveRow {
+	var out []collectiveRow
+	for i, r := range runs {
+		if r.Network == preflight.OverTCP {
+			continue
+		}
+		row := collectiveRow{r.Verdict, fmt.Sprintf("%s, %d %s", r.Title(), r.Ranks, plural(r.Ranks, "rank")), collectiveFigure(r)}
+		if i+1 < len(runs) && runs[i+1].Network == preflight.OverTCP {
+			tcp := runs[i+1]
+			row.Figure += "; over TCP " + collectiveFigure(tcp)
+			if g := preflight.Gain(r, tcp); g != nil {
+				row.Figure += fmt.Sprintf(": %.1f times as fast", *g)
+			}
+		}
+		out = append(out, row)
+	}
+	return out
+}
+
+func collectiveFigure(r preflight.CollectiveRun) string {
+	switch b, u := r.Best(), r.BigUsec(); {
+	case r.Failed != "":
+		return "no result"
+	case b != nil && r.NCCL != nil:
+		return fmt.Sprintf("%.1f GB/s bus bandwidth", *b/8)
+	case b != nil:
+		return fmt.Sprintf("%.1f Gb/s between two nodes", *b)
+	case u != nil:
+		return fmt.Sprintf("%.0f µs for the largest message", *u)
+	}
+	return "no figure"
 }
 
 type railRate struct {
@@ -205,8 +284,52 @@ func CheckJSON(w io.Writer, c Checked) error {
 		Pairs    []CheckedPair     `json:"pairs"`
 		Findings []finding.Finding `json:"findings"`
 		Coverage *string           `json:"coverage"`
+		Runs     []checkedRun      `json:"collectives"`
+		Stages   []checkedStage    `json:"stages"`
 		Verdict  preflight.Verdict `json:"verdict"`
-	}{"fabrun/check/v1", hosts, orEmpty(c.Pairs), job, orNull(c.Coverage), c.Verdict()})
+	}{"fabrun/check/v1", hosts, orEmpty(c.Pairs), job, orNull(c.Coverage), checkedRuns(c.Collectives), checkedStages(c.Stages), c.Verdict()})
+}
+
+type checkedRun struct {
+	Program string            `json:"program"`
+	Nodes   int               `json:"nodes"`
+	Ranks   int               `json:"ranks"`
+	Network string            `json:"network"`
+	Gbps    *float64          `json:"gbps"` // nccl-tests: 8 times the bus bandwidth
+	Usec    *float64          `json:"usec_largest"`
+	Error   *string           `json:"error"`
+	Verdict preflight.Verdict `json:"verdict"`
+}
+
+func checkedRuns(runs []preflight.CollectiveRun) []checkedRun {
+	out := []checkedRun{}
+	for _, r := range runs {
+		out = append(out, checkedRun{r.Benchmark.Name, r.Nodes, r.Ranks, r.Network, r.Best(), r.BigUsec(), orNull(r.Failed), r.Verdict})
+	}
+	return out
+}
+
+type checkedStage struct {
+	ID     string   `json:"id"`
+	About  string   `json:"about"`
+	Status string   `json:"status"`
+	Why    *string  `json:"why"`
+	Do     string   `json:"do"`
+	Found  []string `json:"findings"` // IDs
+}
+
+func checkedStages(stages []preflight.StageResult) []checkedStage {
+	out := []checkedStage{}
+	for _, s := range stages {
+		one := checkedStage{s.Stage.ID, s.Stage.About, s.Status, orNull(s.Why), s.Stage.Do, []string{}}
+		for _, f := range s.Findings {
+			if !slices.Contains(one.Found, f.ID) {
+				one.Found = append(one.Found, f.ID)
+			}
+		}
+		out = append(out, one)
+	}
+	return out
 }
 
 // Diff writes what differs between two hosts.

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"slices"
+
+	"fabrun/launcher/preflight"
+	"fabrun/launcher/report"
+	"fabrun/topology/finding"
+)
+
+// checkBringup goes through the order in which a cluster is stood up, on what
+// looking has found and what each stage measures, and stops at the first stage
+// that fails.
+func (a *app) checkBringup(ctx context.Context, s site, o hostChecks, jobPorts [][]string, res *report.Checked) error {
+	looked := res.Findings
+	res.Findings = nil
+	for i, h := range s.hosts {
+		looked = append(looked, preflight.Separation(h, s.prof, jobPorts[i])...)
+	}
+	gpus := slices.ContainsFunc(s.ports(), func(row []*preflight.TestPort) bool {
+		return slices.ContainsFunc(row, func(p *preflight.TestPort) bool { return p != nil && p.GPU != nil })
+	})
+	// The counters of the pair test are judged in a later stage.
+	var wire []finding.Finding
+	measure := func(st preflight.Stage) (fs []finding.Finding, skipped string, err error) {
+		part := report.Checked{Hosts: res.Hosts}
+		switch st.ID {
+		case preflight.StagePairs, preflight.StageGPUDirect:
+			switch {
+			case s.t == nil || len(s.hosts) < 2:
+				return nil, "two hosts or more are needed: --hosts", nil
+			case st.ID == preflight.StageGPUDirect && !gpus:
+				return nil, "no GPU near a port of the job", nil
+			}
+			mode := preflight.Mode(o.pairs)
+			if mode == "off" {
+				mode = preflight.Quick
+			}
+			with := o
+			with.gpu = st.ID == preflight.StageGPUDirect
+			with.latency = with.latency || st.ID == preflight.StagePairs
+			if err := a.checkPairs(ctx, s, with, mode, &part); err != nil {
+				return nil, "", err
+			}
+			if st.ID == preflight.StagePairs {
+				res.Pairs, res.Coverage, res.Rounds = part.Pairs, part.Coverage, part.Rounds
+			}
+			for _, f := range part.Findings {
+				switch {
+				case f.ID == "qos.wire":
+					wire = append(wire, f)
+				case f.ID == "pair.no-cuda":
+					return nil, f.Seen + ": " + f.Why, nil
+				default:
+					fs = append(fs, f)
+				}
+			}
+			if slices.ContainsFunc(fs, func(f finding.Finding) bool { return f.ID == "pair.no-perftest" || f.ID == "pair.reach-only" }) {
+				skipped = "perftest is missing: no bandwidth was measured"
+			}
+			return fs, skipped, nil
+		case preflight.StageQoS:
+			if s.prof.Fabric.QoS == nil {
+				return nil, "no profile with a QoS plan: --profile", nil
+			}
+			return wire, "", nil
+		case preflight.StageCollectives:
+			if s.t == nil || len(s.hosts) < 2 {
+				return nil, "two hosts or more are needed: --hosts", nil
+			}
+			skipped, err = a.checkCollectives(ctx, s, o, &part)
+			res.Collectives = part.Collectives
+			return part.Findings, skipped, err
+		}
+		return nil, "", nil
+	}
+	stages, err := preflight.RunStages(looked, func(st preflight.Stage) ([]finding.Finding, string, error) {
+		a.progress.say("bring-up: %s", st.About)
+		return measure(st)
+	})
+	if err != nil {
+		return err
+	}
+	res.Stages = stages
+	for _, st := range stages {
+		res.Findings = append(res.Findings, st.Findings...)
+	}
+	return nil
+}

@@ -1,0 +1,215 @@
+package preflight
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"fabrun/profiles"
+	"fabrun/topology"
+	"fabrun/topology/finding"
+)
+
+// ncclRun is a run whose largest row has this bus bandwidth, GB/s.
+func ncclRun(t *testing.T, nodes int, bus float64, network string) CollectiveRun {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString("# nThread 1 nGpus 1 minBytes 8 maxBytes 4294967296 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1 validation: 1 graph: 0\n#\n# Using devices\n")
+	for i := range nodes {
+		fmt.Fprintf(&b, "#  Rank %2d Group  0 Pid  41%02d on     gpu%02d device  0 [0x1b] NVIDIA H100 80GB HBM3\n", i, i, i)
+	}
+	b.WriteString("#\n#                                                              out-of-place                       in-place          \n#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)       \n")
+	fmt.Fprintf(&b, "           8             2     float     sum      -1    21.50    0.00    0.00      0    21.30    0.00    0.00      0\n")
+	fmt.Fprintf(&b, "  4294967296    1073741824     float     sum      -1    90000   47.70   %.2f      0    90010   47.70   %.2f      0\n", bus, bus)
+	fmt.Fprintf(&b, "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : %.4f\n#\n", bus/2)
+	n, err := ReadNCCLTests("# all_reduce_perf\n" + b.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return CollectiveRun{Benchmark: Benchmarks()[0], Nodes: nodes, Ranks: nodes, Network: network, NCCL: &n}
+}
+
+func osuRun(t *testing.T, which, nodes int, network, text string) CollectiveRun {
+	t.Helper()
+	o, err := ReadOSU(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return CollectiveRun{Benchmark: Benchmarks()[which], Nodes: nodes, Ranks: 4 * nodes, Network: network, OSU: &o}
+}
+
+const mbwMR = "# OSU MPI Multiple Bandwidth / Message Rate Test v7.4\n# [ pairs: 4 ] [ window size: 64 ]\n# Size                  MB/s        Messages/s\n1                       12.40       12399812.21\n4194304              BEST          5871.10\n"
+
+const alltoall = "# OSU MPI All-to-All Personalized Exchange Latency Test v7.4\n# Size       Avg Latency(us)\n1                       8.12\n2                       8.20\n65536                 120.41\n131072                BIG\n"
+
+func TestJudgeCollectives(t *testing.T) {
+	h100 := topology.Host{GPUs: make([]topology.GPU, 8)}
+	h100.GPUs[0].Name = "NVIDIA H100 80GB HBM3"
+	for _, tc := range []struct {
+		name string
+		runs func(*testing.T) []CollectiveRun
+		want string // findings, then verdicts
+	}{
+		{
+			"good", func(t *testing.T) []CollectiveRun {
+				return []CollectiveRun{ncclRun(t, 1, 230, OverRDMA), ncclRun(t, 2, 46, OverRDMA), ncclRun(t, 4, 45, OverRDMA)}
+			}, "note collective.floor; note collective.floor | good good good",
+		},
+		{
+			"sockets from one node to two", func(t *testing.T) []CollectiveRun {
+				return []CollectiveRun{ncclRun(t, 1, 230, OverRDMA), ncclRun(t, 2, 3, OverRDMA)}
+			}, "error nccl-tests.bandwidth-low; error nccl-tests.node-drop; note collective.floor | good broken",
+		},
+		{
+			"one rail of two", func(t *testing.T) []CollectiveRun {
+				return []CollectiveRun{ncclRun(t, 1, 100, OverRDMA), ncclRun(t, 2, 24, OverRDMA)}
+			}, "warning nccl-tests.bandwidth-low; note collective.floor | good degraded",
+		},
+		{
+			"many times TCP", func(t *testing.T) []CollectiveRun {
+				return []CollectiveRun{ncclRun(t, 2, 46, OverRDMA), ncclRun(t, 2, 2.5, OverTCP)}
+			}, "note collective.floor | good unknown",
+		},
+		{
+			"as fast as TCP", func(t *testing.T) []CollectiveRun {
+				return []CollectiveRun{ncclRun(t, 2, 41, OverRDMA), ncclRun(t, 2, 40, OverTCP)}
+			}, "warning compare.no-gain; note collective.floor | good unknown",
+		},
+		{
+			"slower than TCP", func(t *testing.T) []CollectiveRun {
+				return []CollectiveRun{osuRun(t, 2, 2, OverRDMA, strings.Replace(alltoall, "BIG", "300", 1)), osuRun(t, 2, 2, OverTCP, strings.Replace(alltoall, "BIG", "200", 1))}
+			}, "error compare.no-gain | unknown unknown",
+		},
+		{
+			"failed", func(t *testing.T) []CollectiveRun {
+				return []CollectiveRun{{Benchmark: Benchmarks()[0], Nodes: 2, Network: OverRDMA, Failed: "status 1, and no table: it printed nothing"}}
+			}, "error collective.failed | broken",
+		},
+		{
+			"the watcher saw a fallback", func(t *testing.T) []CollectiveRun {
+				r := ncclRun(t, 2, 46, OverRDMA)
+				r.Fallback = "FALLBACK to TCP: NCCL sees no active RDMA device"
+				return []CollectiveRun{r}
+			}, "error collective.fallback; note collective.floor | broken",
+		},
+		{
+			"OSU fills both rails", func(t *testing.T) []CollectiveRun {
+				return []CollectiveRun{osuRun(t, 1, 2, OverRDMA, strings.Replace(mbwMR, "BEST", "48500.0", 1)), osuRun(t, 1, 4, OverRDMA, strings.Replace(mbwMR, "BEST", "97000.0", 1))}
+			}, " | good good",
+		},
+		{
+			"OSU on one rail of two", func(t *testing.T) []CollectiveRun {
+				return []CollectiveRun{osuRun(t, 1, 2, OverRDMA, strings.Replace(mbwMR, "BEST", "24300.0", 1))}
+			}, "error osu.bandwidth-low | broken",
+		},
+		{
+			"loss", func(t *testing.T) []CollectiveRun {
+				return []CollectiveRun{osuRun(t, 2, 4, OverRDMA, strings.Replace(alltoall, "BIG", "9800.5", 1))}
+			}, "error fabric.loss-signature | broken",
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			runs := tc.runs(t)
+			fs := JudgeCollectives(runs, ptr(400.0), DefaultExpect(), []topology.Host{h100})
+			var got, verdicts []string
+			for _, f := range fs {
+				got = append(got, string(f.Severity)+" "+f.ID)
+				if f.Subject == "" {
+					t.Errorf("%s is about nothing", f.ID)
+				}
+			}
+			for _, r := range runs {
+				verdicts = append(verdicts, string(r.Verdict))
+			}
+			if s := strings.Join(got, "; ") + " | " + strings.Join(verdicts, " "); s != tc.want {
+				t.Errorf("got  %s\nwant %s\n%+v", s, tc.want, fs)
+			}
+		})
+	}
+	if fs := JudgeCollectives([]CollectiveRun{ncclRun(t, 2, 3, OverRDMA)}, nil, DefaultExpect(), nil); len(fs) != 0 {
+		t.Errorf("without a known rate nothing is low: %+v", fs)
+	}
+}
+
+// TestRunStages: the order holds, the first failure stops, and what looking has
+// found is not measured.
+func TestRunStages(t *testing.T) {
+	bad := func(id string) finding.Finding { return finding.Finding{ID: id, Severity: finding.Error} }
+	for _, tc := range []struct {
+		name     string
+		looked   []finding.Finding
+		measured map[string][]finding.Finding
+		skipped  map[string]string
+		want     string
+		asked    string
+	}{
+		{"all good", nil, nil, nil, "passed passed passed passed passed passed passed", "link driver pairs gpudirect qos collectives separation"},
+		{"a port is down", []finding.Finding{bad("port.state")}, nil, nil, "failed not-reached not-reached not-reached not-reached not-reached not-reached", ""},
+		{"firmware differs", []finding.Finding{bad("across.firmware")}, nil, nil, "passed failed not-reached not-reached not-reached not-reached not-reached", "link"},
+		{"rates differ: that is the link", []finding.Finding{bad("across.rate")}, nil, nil, "failed not-reached not-reached not-reached not-reached not-reached not-reached", ""},
+		{"a slow cable", nil, map[string][]finding.Finding{"pairs": {bad("pair.port")}}, nil, "passed passed failed not-reached not-reached not-reached not-reached", "link driver pairs"},
+		{"no GPU, PFC missing", []finding.Finding{bad("qos.pfc")}, nil, map[string]string{"gpudirect": "no GPU"}, "passed passed passed skipped failed not-reached not-reached", "link driver pairs gpudirect"},
+		{"warnings stop nothing", []finding.Finding{{ID: "pcie.link", Severity: finding.Warning}}, nil, nil, "passed passed passed passed passed passed passed", "link driver pairs gpudirect qos collectives separation"},
+		{"ssh in the lossless class", []finding.Finding{bad("separation.unmarked")}, nil, nil, "passed passed passed passed passed passed failed", "link driver pairs gpudirect qos collectives"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var asked, got []string
+			rs, err := RunStages(tc.looked, func(s Stage) ([]finding.Finding, string, error) {
+				asked = append(asked, s.ID)
+				return tc.measured[s.ID], tc.skipped[s.ID], nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range rs {
+				got = append(got, strings.ReplaceAll(r.Status, " ", "-"))
+			}
+			if s := strings.Join(got, " "); s != tc.want {
+				t.Errorf("got  %s\nwant %s", s, tc.want)
+			}
+			if s := strings.Join(asked, " "); s != tc.asked {
+				t.Errorf("measured %s, want %s", s, tc.asked)
+			}
+		})
+	}
+	// Every check of a host has its stage, by name and not by default.
+	for _, c := range Checks() {
+		if c.ID == "software.gpu-plugin" {
+			continue // what it breaks is the driver's side of NCCL
+		}
+		if !slices.ContainsFunc(Stages(), func(s Stage) bool {
+			return slices.ContainsFunc(s.owns, func(own string) bool {
+				return own == c.ID || strings.HasSuffix(own, ".") && strings.HasPrefix(c.ID, own)
+			})
+		}) {
+			t.Errorf("%s belongs to the stage %q by default", c.ID, StageOf(c.ID))
+		}
+	}
+}
+
+func TestSeparation(t *testing.T) {
+	q := &profiles.QoS{Trust: "dscp", RDMA: profiles.Class{DSCP: 26, Priority: ptr(3)}, CNP: &profiles.Class{DSCP: 48, Priority: ptr(6)}, PFC: []int{3}}
+	for _, tc := range []struct {
+		name string
+		dscp map[int]int
+		want string
+	}{
+		{"apart", map[int]int{0: 0, 26: 3, 48: 6}, ""},
+		{"everything in the RDMA class", map[int]int{0: 3, 26: 3, 48: 3}, "error separation.unmarked; warning separation.cnp"},
+		{"CNP behind the data", map[int]int{0: 0, 26: 3, 48: 3}, "warning separation.cnp"},
+		{"not known", nil, ""},
+	} {
+		h := topology.Host{
+			Netdevs: []topology.Netdev{{Name: "ens1", DCB: &topology.DCB{DSCPToPriority: tc.dscp}}},
+			HCAs:    []topology.HCA{{Name: "mlx5_0", Ports: []topology.Port{{Number: 1, LinkLayer: "Ethernet", Netdev: "ens1"}}}},
+		}
+		var got []string
+		for _, f := range Separation(h, profiles.Profile{Fabric: profiles.Fabric{QoS: q}}, []string{"mlx5_0:1"}) {
+			got = append(got, string(f.Severity)+" "+f.ID)
+		}
+		if s := strings.Join(got, "; "); s != tc.want {
+			t.Errorf("%s: got %q, want %q", tc.name, s, tc.want)
+		}
+	}
+}
