@@ -87,14 +87,21 @@ func Coverage(n, rails int, m Mode) string {
 	case n < 2:
 		return "no pair: one host alone"
 	case m == Full:
-		return fmt.Sprintf("all %d pairs of %d hosts on %d rail(s), both ways, in %d rounds", n*(n-1)/2, n, rails, len(s))
+		return fmt.Sprintf("all %d pairs of %d hosts on %s, both ways, in %d rounds", n*(n-1)/2, n, railCount(rails), len(s))
 	case m == Ring:
-		return fmt.Sprintf("every host with its neighbours on %d rail(s), both ways, in %d rounds; other pairs not tested", rails, len(s))
+		return fmt.Sprintf("every host with its neighbours on %s, both ways, in %d rounds; other pairs not tested", railCount(rails), len(s))
 	case n%2 == 1:
 		return fmt.Sprintf("all %d ports once and one host's twice (odd number of hosts), both ways; %d of %d pairs", n*rails, n/2+1, n*(n-1)/2)
 	default:
 		return fmt.Sprintf("all %d ports once, both ways; %d of %d pairs", n*rails, n/2, n*(n-1)/2)
 	}
+}
+
+func railCount(n int) string {
+	if n == 1 {
+		return "1 rail"
+	}
+	return fmt.Sprintf("%d rails", n)
 }
 
 // Outcome is one direction of one pair on one rail.

@@ -27,6 +27,8 @@ type checkView struct {
 	Notes    []finding.Finding
 	Maps     []heatMap
 	Bars     template.HTML
+	Stages   []preflight.StageResult
+	Runs     []collectiveRow
 }
 
 type heatMap struct {
@@ -35,8 +37,9 @@ type heatMap struct {
 	Image template.HTML
 }
 
-// maxHeat is how many hosts a heat map shows: beyond, a cell is no pixel.
-const maxHeat = 512
+// maxCells bounds the cells of all heat maps of a page: browsers draw so many
+// without a wait. Beyond, a cell stands for a block of hosts and shows its worst.
+const maxCells = 40_000
 
 // CheckHTML writes the result as one page that needs nothing from outside: what
 // is wrong, a heat map per rail (from × to), and how the rates are distributed.
@@ -49,14 +52,15 @@ func CheckHTML(w io.Writer, c Checked) error {
 			v.Findings = append(v.Findings, f)
 		}
 	}
-	for _, r := range railRates(c.Pairs) {
+	rates := railRates(c.Pairs)
+	for _, r := range rates {
 		line := fmt.Sprintf("%s Gb/s at worst, %s median, %s at best", preflight.RateText(r.at(0)), preflight.RateText(r.at(0.5)), preflight.RateText(r.at(1)))
 		if r.failed > 0 {
 			line += fmt.Sprintf("; %d without a result", r.failed)
 		}
-		v.Maps = append(v.Maps, heatMap{r.rail, line, heat(c, r.rail)})
+		v.Maps = append(v.Maps, heatMap{r.rail, line, heat(c, r.rail, len(rates))})
 	}
-	v.Bars = distribution(c.Pairs)
+	v.Bars, v.Stages, v.Runs = distribution(c.Pairs), c.Stages, collectiveRows(c.Collectives)
 	t, err := checkTemplate()
 	if err != nil {
 		return err
@@ -66,78 +70,148 @@ func CheckHTML(w io.Writer, c Checked) error {
 
 // heat draws from (rows) × to (columns). Classes carry the colours, so that
 // both colour schemes have their own; every cell says its figure.
-func heat(c Checked, rail int) template.HTML {
+func heat(c Checked, rail, rails int) template.HTML {
 	at := map[string]int{}
 	for i, h := range c.Hosts {
 		at[h] = i
 	}
-	n := min(len(c.Hosts), maxHeat)
-	cell := max(2, min(22, 620/max(1, n)))
-	label := 0
-	if cell >= 11 {
-		for _, h := range c.Hosts {
-			label = max(label, len([]rune(h)))
+	var pairs []CheckedPair
+	for _, p := range c.Pairs {
+		_, ok1 := at[p.From]
+		_, ok2 := at[p.To]
+		if p.Rail == rail && ok1 && ok2 {
+			pairs = append(pairs, p)
 		}
-		label = min(label, 24)*7 + 8
 	}
+	block := 1
+	for len(pairs)*rails/(block*block) > maxCells || len(c.Hosts)/block > 310 {
+		block++
+	}
+	n := (len(c.Hosts) + block - 1) / block
+	cell := max(2, min(22, 620/max(1, n)))
+	if n <= 12 {
+		cell = 46 // the figure fits in
+	}
+	gap := 1
+	if cell < 8 {
+		gap = 0 // or it would be a pattern of dots
+	}
+	name := func(i int) string {
+		if block == 1 {
+			return c.Hosts[i]
+		}
+		return c.Hosts[i*block] + " …"
+	}
+	// As many names as there is room for, at least 14 pixels apart.
+	every := (13 + cell) / cell
+	label := 0
+	for i := 0; i < n; i += every {
+		label = max(label, len([]rune(name(i))))
+	}
+	label = min(label, 24)*7 + 8
 	size := n*cell + label
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-label="rail %d: rate from row to column">`, size, size, size, size, rail)
 	fmt.Fprintf(&b, `<rect class="none" x="%d" y="%d" width="%d" height="%d"/>`, label, label, n*cell, n*cell)
 	esc := template.HTMLEscapeString
-	if label > 0 {
-		for i, h := range c.Hosts[:n] {
-			y := label + i*cell + cell/2 + 4
-			fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="end">%s</text><text transform="translate(%d,%d) rotate(-90)">%s</text>`, label-5, y, esc(clip(h, 24)), y, label-5, esc(clip(h, 24)))
+	for i := 0; i < n; i += every {
+		at := label + i*cell + min(cell, 22)/2 + 4
+		if cell > 22 {
+			at = label + i*cell + cell/2 + 4
+		}
+		fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="end">%s</text><text transform="translate(%d,%d) rotate(-90)">%s</text>`, label-5, at, esc(clip(name(i), 24)), at, label-5, esc(clip(name(i), 24)))
+	}
+	type spot struct{ from, to int }
+	worst := map[spot]CheckedPair{}
+	var order []spot
+	for _, p := range pairs {
+		k := spot{at[p.From] / block, at[p.To] / block}
+		was, ok := worst[k]
+		if !ok {
+			order = append(order, k)
+		}
+		// Of two tests of one pair the later one counts: suspects are tested again.
+		if !ok || block == 1 || badness(p) > badness(was) || badness(p) == badness(was) && p.Gbps != nil && was.Gbps != nil && *p.Gbps < *was.Gbps {
+			worst[k] = p
 		}
 	}
-	for _, p := range c.Pairs {
-		from, ok1 := at[p.From]
-		to, ok2 := at[p.To]
-		if p.Rail != rail || !ok1 || !ok2 || from >= n || to >= n {
-			continue
-		}
+	for _, k := range order {
+		p := worst[k]
 		figure := "no result"
 		if p.Gbps != nil {
-			figure = preflight.RateText(*p.Gbps) + " Gb/s"
+			figure = fmt.Sprintf("%.1f Gb/s", *p.Gbps)
 		}
 		if p.Error != nil {
 			figure += ": " + *p.Error
 		}
+		x, y := label+k.to*cell, label+k.from*cell
 		fmt.Fprintf(&b, `<rect class="%s" x="%d" y="%d" width="%d" height="%d"><title>%s → %s: %s</title></rect>`,
-			esc(string(p.Verdict)), label+to*cell, label+from*cell, max(cell-1, 1), max(cell-1, 1), esc(p.From), esc(p.To), esc(figure))
+			esc(string(p.Verdict)), x, y, cell-gap, cell-gap, esc(p.From), esc(p.To), esc(figure))
+		if n <= 12 {
+			inside := "none"
+			if p.Gbps != nil {
+				inside = fmt.Sprintf("%.0f", *p.Gbps)
+			}
+			fmt.Fprintf(&b, `<text class="in %s" x="%d" y="%d" text-anchor="middle">%s</text>`, esc(string(p.Verdict)), x+cell/2, y+cell/2+4, inside)
+		}
 	}
 	b.WriteString("</svg>")
 	return template.HTML(b.String()) //nolint:gosec // every text in it is escaped
 }
 
-// distribution draws how many directions had which rate, in twenty steps.
+// badness orders verdicts.
+func badness(p CheckedPair) int {
+	return slices.Index([]preflight.Verdict{preflight.Good, preflight.Unknown, preflight.Degraded, preflight.Broken}, p.Verdict)
+}
+
+// distribution draws how many directions had which rate, in forty steps, each
+// in the colours of its verdicts.
 func distribution(ps []CheckedPair) template.HTML {
-	var rates []float64
+	top, n := 0.0, 0
 	for _, p := range ps {
 		if p.Gbps != nil {
-			rates = append(rates, *p.Gbps)
+			top, n = max(top, *p.Gbps), n+1
 		}
 	}
-	if len(rates) < 2 {
+	if n < 2 || top <= 0 {
 		return ""
 	}
-	top := slices.Max(rates)
-	const steps = 20
-	var count [steps]int
-	for _, r := range rates {
-		count[min(steps-1, int(r/max(top, 1e-9)*steps))]++
-	}
-	most := slices.Max(count[:])
-	var b strings.Builder
-	b.WriteString(`<svg viewBox="0 0 640 150" width="640" height="150" role="img" aria-label="distribution of rates">`)
-	for i, n := range count {
-		h := 110 * n / most
-		if n > 0 {
-			h = max(h, 2)
+	const steps, high = 40, 110
+	var count [steps][4]int
+	most := 0
+	for _, p := range ps {
+		if p.Gbps == nil {
+			continue
 		}
-		fmt.Fprintf(&b, `<rect class="bar" x="%d" y="%d" width="28" height="%d"><title>%.0f to %.0f Gb/s: %d</title></rect>`, i*32, 120-h, h, top*float64(i)/steps, top*float64(i+1)/steps, n)
+		bin := &count[min(steps-1, max(0, int(*p.Gbps/top*steps)))]
+		bin[max(0, badness(p))]++
+		most = max(most, bin[0]+bin[1]+bin[2]+bin[3])
 	}
-	fmt.Fprintf(&b, `<text x="0" y="142">0</text><text x="638" y="142" text-anchor="end">%.0f Gb/s</text></svg>`, top)
+	var b strings.Builder
+	b.WriteString(`<svg viewBox="0 0 640 162" width="640" height="162" role="img" aria-label="distribution of rates">`)
+	fmt.Fprintf(&b, `<text x="0" y="12">%d</text><path d="M0 16.5H640M0 126.5H640"/>`, most)
+	for i, bin := range count {
+		y := 126
+		for k, v := range []preflight.Verdict{preflight.Good, preflight.Unknown, preflight.Degraded, preflight.Broken} {
+			if bin[k] == 0 {
+				continue
+			}
+			h := max(2, high*bin[k]/most)
+			y -= h
+			fmt.Fprintf(&b, `<rect class="%s" x="%d" y="%d" width="14" height="%d"><title>%.0f to %.0f Gb/s: %d %s</title></rect>`, v, i*16, y, h, top*float64(i)/steps, top*float64(i+1)/steps, bin[k], v)
+		}
+	}
+	for i := 0; i <= 4; i++ {
+		anchor := map[int]string{0: "start", 4: "end"}[i]
+		if anchor == "" {
+			anchor = "middle"
+		}
+		unit := ""
+		if i == 4 {
+			unit = " Gb/s"
+		}
+		fmt.Fprintf(&b, `<text x="%d" y="144" text-anchor="%s">%.0f%s</text>`, i*160, anchor, top*float64(i)/4, unit)
+	}
+	b.WriteString(`</svg>`)
 	return template.HTML(b.String()) //nolint:gosec // figures only
 }
