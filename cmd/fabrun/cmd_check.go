@@ -70,7 +70,8 @@ func newCheckCmd(a *app) *cobra.Command {
 		Short: "Check hosts, and RDMA between them, before a job",
 		Long: `Look at this host, at the hosts of the job (--hosts, --hostfile, or the
 allocation), or at snapshots, and say what is wrong for an RDMA job: each host
-alone, then the odd one out among them. Nothing on a host is changed. With
+alone, then the odd one out among them, and whether each logs in to the next by
+ssh without a password. Nothing on a host is changed. With
 --pairs RDMA is measured between them, and who is to blame for what is slow is
 named: node, port, rail, direction. --collectives runs nccl-tests and OSU
 benchmarks on all of them; --bringup does everything in the order in which a

@@ -38,6 +38,29 @@ type hostChecks struct {
 	html  string
 	out   string
 	nodes nodeOptions
+
+	programs    []string
+	directories []string
+}
+
+// places are what --program and --directory ask for on every host.
+func (o hostChecks) places() []live.Asked {
+	var out []live.Asked
+	for _, p := range o.programs {
+		if strings.Contains(p, "/") {
+			if abs, err := filepath.Abs(p); err == nil {
+				p = abs
+			}
+		}
+		out = append(out, live.Asked{Role: topology.RoleProgram, Path: p})
+	}
+	for _, d := range o.directories {
+		if abs, err := filepath.Abs(d); err == nil {
+			d = abs
+		}
+		out = append(out, live.Asked{Role: topology.RoleDirectory, Path: d})
+	}
+	return out
 }
 
 func (o *hostChecks) addFlags(f *pflag.FlagSet) {
@@ -53,6 +76,8 @@ func (o *hostChecks) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.exclude, "exclude", "", "leave these hosts out: a `file or list`")
 	f.StringVar(&o.html, "html", "", "also write the result as one offline page to this `file`")
 	f.StringVar(&o.out, "out", "", "write hosts.pass and hosts.fail into this `directory`")
+	f.StringArrayVar(&o.programs, "program", nil, "also check that this `program` and the libraries it loads are the same everywhere")
+	f.StringArrayVar(&o.directories, "directory", nil, "also check that this `directory` is there and shared")
 	o.nodes.addFlags(f)
 }
 
@@ -197,10 +222,9 @@ func (a *app) checkSnapshots(files []string) (checked, error) {
 
 func (a *app) checkJobHosts(ctx context.Context, o hostChecks) (checked, remote.Transport, error) {
 	var c checked
-	var ask live.Options
-	if o.hosts == "" && o.hostfile == "" { // this machine may be the one that is judged: all of it is worth the time
-		ask = live.Everything(a.env, a.nvmlHelper())
-	}
+	// This machine may be one that is judged: all of it is worth the time.
+	ask := live.Everything(a.env, a.nvmlHelper())
+	ask.Places = o.places()
 	here, _, err := a.lookAtHost(ctx, ask)
 	if err != nil {
 		return c, nil, err
@@ -231,10 +255,18 @@ func (a *app) checkJobHosts(ctx context.Context, o hostChecks) (checked, remote.
 	if t == nil {
 		return c, nil, usageError(errors.New("--remote none reaches no host"), "auto, native, ssh or srun")
 	}
-	seen, err := a.lookAtNodes(ctx, t, alloc, here, lookFor{full: true})
+	seen, err := a.lookAtNodes(ctx, t, alloc, here, lookFor{full: true, places: o.places()})
 	if err != nil {
 		return c, t, err
 	}
+	seen.finds = append(seen.finds, a.reachNext(ctx, t, seen.names, o.nodes)...)
+	slots := make([]int, len(alloc.Hosts))
+	for i, h := range alloc.Hosts {
+		if h.Slots != nil {
+			slots[i] = *h.Slots
+		}
+	}
+	seen.finds = append(seen.finds, preflight.Slots(alloc.Names(), slots)...)
 	for _, h := range alloc.Hosts {
 		c.names = append(c.names, h.Name)
 	}

@@ -35,6 +35,7 @@ func rulesPage() string {
 		checks = append(checks, [2]string{c.ID, c.About})
 	}
 	table("Checks", "What `fabrun check` looks at on each host.", checks)
+	table("Across hosts", "In what the hosts of one job are held against each other (`fabrun check --hosts`, `fabrun run`; two of them with `fabrun diff`).", preflight.AcrossChecks())
 	table("Job scripts", "What `fabrun lint` finds beside the rules above.", lint.Rules())
 	table("Causes", "Why a job went over TCP (`fabrun run`, `fabrun watch`).", watch.Causes())
 	return b.String()

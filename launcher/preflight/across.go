@@ -346,6 +346,101 @@ func ClockSkew(readings []ClockReading) []finding.Finding {
 	return out
 }
 
+// Login is an attempt to log in from one host to another without a password.
+type Login struct {
+	From, To string
+	Failed   string // why ssh did not get in; "" it did
+	Hint     string
+	Unknown  string // why it could not be tried; "" it was
+}
+
+// Logins judges attempts from each host to the next.
+func Logins(logins []Login) []finding.Finding {
+	var out []finding.Finding
+	for _, l := range logins {
+		f := finding.Finding{
+			ID: "across.ssh", Host: l.From, Subject: "ssh to " + l.To, Wanted: "a login without a password",
+			Why: "Open MPI starts its daemons from node to node, and scripts of the job log in too",
+		}
+		switch {
+		case l.Failed != "":
+			f.Severity, f.Seen = finding.Warning, l.Failed
+			f.Hint = "the same key and known_hosts on every node; or mpirun --mca plm_rsh_no_tree_spawn 1, which starts all from the first"
+		case l.Unknown != "":
+			f.Severity, f.Seen, f.Hint = finding.Note, "not tried: "+l.Unknown, "ssh "+l.From+" ssh -o BatchMode=yes "+l.To+" true"
+		default:
+			continue
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+// AcrossChecks says what hosts of one job are held against each other in: ID
+// and what it is about, for the documentation.
+func AcrossChecks() [][2]string {
+	return [][2]string{
+		{"across.hca-set", "the same RDMA devices by the same names"},
+		{"across.state", "the same ports are up"},
+		{"across.rate", "ports at the same rate"},
+		{"across.link-layer", "InfiniBand everywhere, or Ethernet everywhere"},
+		{"across.rdma-mtu", "the same active RDMA MTU"},
+		{"across.mtu", "the same MTU of the netdevs"},
+		{"across.gid-shape", "GID tables of the same shape"},
+		{"across.trust", "the same trust mode"},
+		{"across.pfc", "PFC on the same priorities"},
+		{"across.firmware", "the same card with the same firmware"},
+		{"across.driver", "the same driver of a device"},
+		{"across.module", "the same versions of the kernel modules that matter"},
+		{"across.kernel", "the same kernel"},
+		{"across.gpus", "as many GPUs"},
+		{"across.gpu-driver", "the same GPU driver"},
+		{"across.cpus", "as many CPUs"},
+		{"across.governor", "the same CPU governor"},
+		{"across.peer-memory", "nvidia_peermem on all or on none"},
+		{"across.memlock", "the same limit of locked memory"},
+		{"across.nofile", "the same limit of open files"},
+		{"across.shm", "/dev/shm of the same size"},
+		{"across.software", "the same NCCL, UCX, MPI, CUDA and plugins: version and build"},
+		{"across.program", "the job's program has the same content"},
+		{"across.library", "the program loads the same builds of its libraries"},
+		{"across.directory", "the working directory is one that all share"},
+		{"across.clock", "clocks agree"},
+		{"across.slots", "as many ranks on each host"},
+		{"across.ssh", "each host logs in to the next without a password"},
+	}
+}
+
+// Slots names the hosts with another number of slots than most; 0 is unknown.
+func Slots(names []string, slots []int) []finding.Finding {
+	count := map[int]int{}
+	for _, n := range slots {
+		if n > 0 {
+			count[n]++
+		}
+	}
+	if len(count) < 2 {
+		return nil
+	}
+	usual, known := 0, 0
+	for n, k := range count {
+		known += k
+		if k > count[usual] || k == count[usual] && n > usual {
+			usual = n
+		}
+	}
+	var out []finding.Finding
+	for i, n := range slots {
+		if n > 0 && n != usual {
+			out = append(out, finding.Finding{
+				ID: "across.slots", Severity: finding.Note, Host: names[i], Subject: "slots", Seen: strconv.Itoa(n), Wanted: fmt.Sprintf("%d, as on %d of %d hosts", usual, count[usual], known),
+				Why: "ranks per host differ: collectives wait for the fullest host, NCCL wants as many ranks on each", Hint: "give every host the same slots in the hostfile or the allocation, or the launcher a number per host (-N, --ntasks-per-node)",
+			})
+		}
+	}
+	return out
+}
+
 // Difference is one fact that two hosts do not share. "" is unknown.
 type Difference struct {
 	ID       string           `json:"id"`

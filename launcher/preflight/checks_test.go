@@ -340,3 +340,53 @@ func TestClockSkew(t *testing.T) {
 		}
 	}
 }
+
+// TestAcrossIsDocumented: every ID of Facts is in the list of the
+// documentation, and every one of that list exists.
+func TestAcrossIsDocumented(t *testing.T) {
+	h := healthy("a")
+	h.CPU.Governors = map[string]int{"performance": 4}
+	h.GPUs[0].Driver = "570"
+	h.Places = []topology.Place{{Role: topology.RoleProgram, Path: "/p"}, {Role: topology.RoleLibrary, Detail: "l"}, {Role: topology.RoleDirectory, Path: "/d"}}
+	seen := map[string]bool{"across.clock": true, "across.slots": true, "across.ssh": true}
+	for _, f := range Facts(h) {
+		seen[f.ID] = true
+	}
+	for _, c := range AcrossChecks() {
+		if !seen[c[0]] {
+			t.Errorf("%s is documented, and nothing finds it", c[0])
+		}
+		delete(seen, c[0])
+	}
+	for id := range seen {
+		t.Errorf("%s is not documented", id)
+	}
+}
+
+func TestSlots(t *testing.T) {
+	names := []string{"a", "b", "c", "d"}
+	for _, tc := range []struct {
+		slots []int
+		want  string
+	}{
+		{[]int{8, 8, 8, 8}, ""},
+		{[]int{0, 0, 0, 0}, ""},
+		{[]int{8, 8, 4, 0}, "c 4 8, as on 2 of 3 hosts"},
+		{[]int{8, 4, 8, 4}, "b 4 8, as on 2 of 4 hosts|d 4 8, as on 2 of 4 hosts"},
+	} {
+		var got []string
+		for _, f := range Slots(names, tc.slots) {
+			got = append(got, f.Host+" "+f.Seen+" "+f.Wanted)
+		}
+		if s := strings.Join(got, "|"); s != tc.want {
+			t.Errorf("%v: got %q, want %q", tc.slots, s, tc.want)
+		}
+	}
+}
+
+func TestLogins(t *testing.T) {
+	fs := Logins([]Login{{From: "a", To: "b"}, {From: "b", To: "c", Failed: "Permission denied (publickey)."}, {From: "c", To: "a", Unknown: "no ssh client there"}})
+	if len(fs) != 2 || fs[0].Host != "b" || fs[0].Severity != finding.Warning || fs[1].Host != "c" || fs[1].Severity != finding.Note {
+		t.Errorf("got %+v", fs)
+	}
+}

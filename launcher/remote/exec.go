@@ -67,7 +67,7 @@ func (o SSHOptions) Args() []string {
 
 // NewSSH runs commands through the system's ssh.
 func NewSSH(o SSHOptions) Transport {
-	return &execTransport{name: "ssh", classify: sshFailure, argv: func(host string, cmd Command) ([]string, error) {
+	return &execTransport{name: "ssh", classify: SSHFailure, argv: func(host string, cmd Command) ([]string, error) {
 		line, err := shellLine(cmd)
 		if err != nil {
 			return nil, err
@@ -185,9 +185,9 @@ func (w *tailWriter) Write(p []byte) (int, error) {
 
 func (w *tailWriter) String() string { return string(w.buf) }
 
-// sshFailure reads why ssh itself failed: it exits 255 then (ssh(1), EXIT
-// STATUS) and says why on standard error.
-func sshFailure(host string, status int, stderr string) *HostError {
+// SSHFailure reads why ssh itself failed: it exits 255 then (ssh(1), EXIT
+// STATUS) and says why on standard error. nil: it was not ssh that failed.
+func SSHFailure(host string, status int, stderr string) *HostError {
 	if status != 255 {
 		return nil
 	}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"fabrun/launcher/hosts"
+	"fabrun/launcher/preflight"
+	"fabrun/launcher/remote"
+	"fabrun/topology/finding"
+)
+
+// reachDeadline bounds one login from node to node.
+const reachDeadline = 15 * time.Second
+
+// reachNext tries whether every host reaches the next one by ssh without a
+// password, the last one the first: one login for each host, not one for each
+// pair. It uses the same port, user and files that the launcher will be told.
+func (a *app) reachNext(ctx context.Context, t remote.Transport, names []string, o nodeOptions) []finding.Finding {
+	if len(names) < 2 || t.Name() == "srun" {
+		return nil // Slurm starts the daemons
+	}
+	next := map[string]string{}
+	for i, n := range names {
+		next[n] = names[(i+1)%len(names)]
+	}
+	ssh := remote.SSHOptions{User: o.sshUser, Port: o.sshPort, ConfigFile: o.sshConfig, ConnectTimeout: reachDeadline - 5*time.Second}
+	if o.sshKey != "" {
+		ssh.IdentityFiles = []string{o.sshKey}
+	}
+	if o.knownHosts != "" {
+		ssh.KnownHosts = []string{o.knownHosts}
+	}
+	if o.insecure {
+		ssh.Options = []string{"StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR"}
+	}
+	_, self := otherNodes(hosts.Allocation{Hosts: hostList(names)})
+	opts := remote.Options{Deadline: reachDeadline, MaxOutput: 64 << 10}
+	opts.OnDone = func(done, total int, _ remote.Result) { a.progress.step("logins from host to host", done, total) }
+	defer a.progress.clear()
+	command := func(h string) remote.Command {
+		return remote.Command{Argv: append(ssh.Args(), "--", next[h], "true")}
+	}
+	var others []string
+	var out []preflight.Login
+	local := remote.NewLocal()
+	for _, n := range names {
+		if self[n] {
+			out = append(out, loginOf(remote.Run(ctx, local, n, command(n), opts), next[n]))
+			continue
+		}
+		others = append(others, n)
+	}
+	for _, r := range remote.RunAll(ctx, t, others, command, opts) {
+		out = append(out, loginOf(r, next[r.Host]))
+	}
+	return preflight.Logins(out)
+}
+
+// loginOf reads how a login from a host to the next one ended.
+func loginOf(r remote.Result, to string) preflight.Login {
+	l := preflight.Login{From: r.Host, To: to}
+	switch remote.CauseOf(r.Err) {
+	case "":
+	case remote.NoSuchFile: // of ssh itself
+		l.Unknown = "no ssh client there"
+		return l
+	default:
+		l.Unknown = r.Err.Error()
+		return l
+	}
+	if he := remote.SSHFailure(to, r.Status, string(r.Stderr)); he != nil {
+		l.Failed = he.Err.Error()
+		l.Hint = he.Hint
+	}
+	return l
+}
