@@ -71,6 +71,34 @@ simpleCoeffs { n (2 1 1); delta 0.001; }
 	if _, err := os.Stat(filepath.Join(dir, "processor1", "0.5")); err != nil {
 		t.Errorf("the solver left no result: %v", err)
 	}
+	out, err = run(fabrun, "--workload", "openfoam", "--hosts", "localhost:2", "mpirun.openmpi", "icoFoam", "-parallel")
+	if err != nil || !strings.Contains(out, "nProcs : 2") {
+		t.Errorf("mpirun without a number: %v\n%s", err, out)
+	}
+	// A script as the tutorials have it: runParallel gives mpirun no hostfile,
+	// no input, and both streams to a log of the application's name.
+	if err := os.WriteFile(filepath.Join(dir, "Allrun"), []byte(`#!/bin/sh
+runParallel() {
+    app=$1; n=$(foamDictionary -entry numberOfSubdomains -value system/decomposeParDict)
+    [ -f log.$app ] && { echo "$app already run"; return 1; }
+    mpirun -np $n "$@" -parallel < /dev/null > log.$app 2>&1
+}
+blockMesh > log.blockMesh || exit 1
+decomposePar -force > log.decomposePar || exit 1
+runParallel icoFoam
+`), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	out, err = run(fabrun, "--verbose", "--hosts", "localhost:2", "./Allrun")
+	log, logErr := os.ReadFile(filepath.Join(dir, "log.icoFoam"))
+	if err != nil || logErr != nil {
+		t.Fatalf("Allrun: %v %v\n%s", err, logErr, out)
+	}
+	for _, want := range []string{"nProcs : 2", "Finalising parallel run", "mpirun --hostfile ", "localhost slots=2"} {
+		if !strings.Contains(string(log), want) {
+			t.Errorf("no %q in the log of a script's solver:\n%s", want, log)
+		}
+	}
 	out, err = run(fabrun, "--hosts", "localhost:3", "mpirun", "--oversubscribe", "-np", "3", "icoFoam", "-parallel")
 	if err == nil || !strings.Contains(out, "numberOfSubdomains 2, and 3 ranks") {
 		t.Errorf("three ranks on two parts: %v\n%s", err, out)

@@ -417,7 +417,9 @@ func (b *builder) container() {
 			if w.container == "enroot" {
 				flag = "--env"
 			}
-			for _, name := range b.ownNames() {
+			// The user's own go in too: without them the kept values would be lost
+			// inside. What the user gave the runtime stands behind and wins there.
+			for _, name := range slices.Concat(b.ownNames(), b.usersLibraryVars(w.inside), []string{MarkerName}) {
 				b.option(ctx.program+w.insert, w.container+" passes only the variables it is told", flag, name)
 			}
 		}
@@ -436,6 +438,22 @@ func (b *builder) container() {
 			b.set(v)
 		}
 	}
+}
+
+// usersLibraryVars are the names of what the user has set for communication
+// libraries in the environment, without those that the container is told anyway.
+func (b *builder) usersLibraryVars(inside []string) []string {
+	var out []string
+	for _, kv := range b.Env {
+		name, _, ok := strings.Cut(kv, "=")
+		if !ok || !isLibraryVar(name) || launcherOnly(name) || slices.Contains(out, name) || slices.Contains(b.ownNames(), name) ||
+			slices.ContainsFunc(inside, func(set string) bool { return strings.HasPrefix(set, name+"=") }) {
+			continue
+		}
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out
 }
 
 // ownNames are the names of everything that fabrun sets for the ranks.

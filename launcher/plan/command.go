@@ -433,9 +433,14 @@ func (c Command) commandLineSettings() []envgen.Setting {
 			}
 		}
 		if ctx.program < ctx.to {
-			for _, kv := range walk(c.Argv[ctx.program:ctx.to]).env {
+			w := walk(c.Argv[ctx.program:ctx.to])
+			for _, kv := range w.env {
 				name, value, _ := strings.Cut(kv, "=")
 				put(name, value, "env")
+			}
+			for _, kv := range w.inside {
+				name, value, _ := strings.Cut(kv, "=")
+				put(name, value, w.container)
 			}
 		}
 	}
@@ -485,8 +490,9 @@ func (c Command) name() string { return c.Argv[LauncherAt(c.Argv)] }
 // then perhaps a container runtime.
 type wrapped struct {
 	front
-	container string // "apptainer", "docker", …; "" none
-	insert    int    // index where the runtime's own options may be added; -1
+	container string   // "apptainer", "docker", …; "" none
+	insert    int      // index where the runtime's own options may be added; -1
+	inside    []string // NAME=VALUE that the user has the runtime set inside
 }
 
 // walk reads what stands in front of a program.
@@ -498,10 +504,12 @@ func walk(words []string) wrapped {
 	switch base := path.Base(words[w.at]); base {
 	case "apptainer", "singularity":
 		w.container = base
+		w.inside = containerEnv(words[w.at:], ",", "--env")
 	case "docker", "podman", "nerdctl", "enroot":
 		for j := w.at + 1; j < len(words); j++ {
 			if words[j] == "run" || words[j] == "exec" || words[j] == "start" || words[j] == "create" {
 				w.container, w.insert = base, j+1
+				w.inside = containerEnv(words[j:], "\x00", "-e", "--env")
 				break
 			}
 		}
@@ -509,6 +517,30 @@ func walk(words []string) wrapped {
 		w.container = base
 	}
 	return w
+}
+
+// containerEnv finds what a container runtime is told to set inside. Where its
+// options end is not read, so only names of communication libraries count.
+// between separates several settings of one option: apptainer takes a list.
+func containerEnv(words []string, between string, flags ...string) []string {
+	var out []string
+	for i, word := range words {
+		for _, flag := range flags {
+			value := ""
+			switch {
+			case word == flag && i+1 < len(words):
+				value = words[i+1]
+			case strings.HasPrefix(word, flag+"="):
+				value = word[len(flag)+1:]
+			}
+			for item := range strings.SplitSeq(value, between) {
+				if name, _, ok := strings.Cut(item, "="); ok && isLibraryVar(name) {
+					out = append(out, item)
+				}
+			}
+		}
+	}
+	return out
 }
 
 // Executable is the first of Executables; "" where there is none.

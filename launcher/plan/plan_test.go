@@ -179,7 +179,9 @@ func TestMatrix(t *testing.T) {
 		"openmpi4": {
 			"-np 8 ./a.out arg", "./a.out", "-np 8 -x NCCL_IB_TC=1 -x FOO ./a.out", "-np 8 --hostfile mine ./a.out", "-H n1:4,n2:4 -np 8 ./a.out",
 			"--mca pml ob1 -np 8 ./a.out", "-np 4 ./a.out : -np 4 ./b.out x", "-np 4 -x NCCL_IB_HCA=y ./a.out : -np 4 ./b.out", "-np 8 -- ./a.out", "--app jobs",
-			"-np 8 --nonsense ./a.out", "-np 8 apptainer exec --nv img.sif ./a.out", "-np 8 docker run --rm img ./a.out", "-np 8 -x NCCL_* ./a.out", "-np 8 numactl -N 0 ./a.out",
+			"-np 8 --nonsense ./a.out", "-np 8 apptainer exec --nv img.sif ./a.out", "-np 8 docker run --rm img ./a.out",
+			"-np 8 podman run -e NCCL_IB_HCA=mlx5_0,mlx5_1 --env=UCX_TLS=rc img ./a.out -e NCCL_IB_TC=3", "-np 8 apptainer exec --env NCCL_IB_TC=3,FOO=1 img.sif ./a.out",
+			"-np 8 -x NCCL_* ./a.out", "-np 8 numactl -N 0 ./a.out",
 			"-np 8 numactl -l apptainer exec img.sif ./a.out",
 		},
 		"openmpi5": {"-np 8 ./a.out arg", "--np=8 ./a.out", "-np 8 -x NCCL_IB_TC=1 ./a.out", "-np 8 -x NCCL_* ./a.out", "-np 4 ./a.out : -np 4 ./b.out", "-np 8 -x UNSET ./a.out"},
