@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"html/template"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -19,21 +18,30 @@ var recordedPage string
 
 const (
 	maxMatrixRanks = 64
-	maxBarHosts    = 64
+	maxBarHosts    = 128
+	maxFullBars    = 12 // more hosts get a row of less height
+	maxRailHosts   = 256
+	maxListedPorts = 256
+	maxNumbered    = 40 // events that the timeline numbers
 	plotWidth      = 980
 	plotHeight     = 190
 )
 
-// troubles are the counters that do not move on a healthy fabric.
-var troubles = []watch.Counter{
-	watch.OutOfSeq, watch.Retransmits, watch.Timeouts, watch.NotReady, watch.Discards, watch.LinkDowned, watch.RetryFailed, watch.SymbolErrors,
-}
-
 type pageFact struct{ Name, Value string }
 
+// pageRail is one port in the list; pageRailRow a host in the table of rails.
 type pageRail struct{ Host, Port, Sent, Received, Rest, Trouble string }
 
-type pageEvent struct{ At, Severity, Where, Text, Line string }
+type pageRailRow struct {
+	Host, Title string
+	Cells       []pageCell
+}
+
+// pageEvent has a number where the timeline shows it.
+type pageEvent struct {
+	N                               int
+	At, Severity, Where, Text, Line string
+}
 
 type pageCell struct{ Class, Mark, Title string }
 
@@ -48,7 +56,12 @@ type page struct {
 	Facts                                   []pageFact
 	Compared                                *Comparison
 	Timeline, Bars                          template.HTML
+	BarsLeft                                string
+	BarsOther                               bool // the bars show other TCP
+	RailHead                                []string
+	RailRows                                []pageRailRow
 	Rails                                   []pageRail
+	RailsLeft                               string // what the list of ports leaves out
 	MatrixHead                              []int
 	Matrix                                  []pageRow
 	Events                                  []pageEvent
@@ -95,31 +108,23 @@ func RecordedHTML(w io.Writer, rec Record, against *Comparison) error {
 		p.MatrixHead, p.Matrix = matrix(v.Pairs)
 	}
 	traffic := rec.Traffic()
-	for _, h := range traffic {
-		for _, port := range h.Ports {
-			rest, trouble := maps.Clone(port.Delta), map[watch.Counter]uint64{}
-			delete(rest, watch.TxBytes)
-			delete(rest, watch.RxBytes)
-			for _, c := range troubles {
-				if n := rest[c]; n > 0 {
-					trouble[c] = n
-				}
-				delete(rest, c)
-			}
-			p.Rails = append(p.Rails, pageRail{
-				h.Host, fmt.Sprintf("%s:%d", port.HCA, port.Port),
-				counterBytes(port.Delta, watch.TxBytes), counterBytes(port.Delta, watch.RxBytes), counterWords(rest), counterWords(trouble),
-			})
-		}
+	names := rec.shortNames(traffic)
+	p.rails(traffic, names)
+	p.Bars, p.BarsOther = bars(traffic, names), len(traffic) <= maxFullBars
+	if len(traffic) > maxBarHosts {
+		p.BarsLeft = fmt.Sprintf("The first %d of %d hosts.", maxBarHosts, len(traffic))
 	}
-	p.Bars = bars(traffic)
 	p.Timeline = timeline(rec)
-	for _, e := range rec.Events {
+	numbers := eventNumbers(rec.Events)
+	for i, e := range rec.Events {
 		where := e.Host
+		if short, ok := names[e.Host]; ok {
+			where = short
+		}
 		if e.Rank != nil {
 			where = strings.TrimSpace(fmt.Sprintf("%s rank %d", where, *e.Rank))
 		}
-		p.Events = append(p.Events, pageEvent{"+" + since(rec.Began, e.Time), e.Severity, where, e.Text, e.Line})
+		p.Events = append(p.Events, pageEvent{numbers[i], "+" + since(rec.Began, e.Time), e.Severity, where, e.Text, e.Line})
 	}
 	if rec.Plan != nil {
 		p.Vars = slices.Concat(rec.Plan.Env, rec.Plan.Kept)
@@ -136,6 +141,97 @@ func counterBytes(delta map[watch.Counter]uint64, c watch.Counter) string {
 		return "unknown"
 	}
 	return watch.Bytes(n)
+}
+
+// rails fills the table of rails, and the list of ports: each, or those to look
+// at.
+func (p *page) rails(traffic []watch.HostTraffic, names map[string]string) {
+	ports, rails := railPorts(traffic)
+	if len(ports) == 0 {
+		return
+	}
+	if len(rails) > 1 && len(rails) <= maxMatrixRanks && len(traffic) <= maxRailHosts {
+		p.RailHead = rails
+		for _, h := range traffic {
+			row := pageRailRow{Host: names[h.Host], Title: h.Host, Cells: make([]pageCell, len(rails))}
+			for _, port := range ports {
+				if port.host == h.Host {
+					row.Cells[slices.Index(rails, port.name)] = railCell(port)
+				}
+			}
+			p.RailRows = append(p.RailRows, row)
+		}
+	}
+	all := len(ports) <= maxAllPorts
+	left := 0
+	for _, port := range ports {
+		nothing := p.RailRows != nil && !portMoved(port) && !port.low // the table of rails says it
+		if nothing || !all && !port.toLookAt() || len(p.Rails) >= maxListedPorts {
+			left++
+			continue
+		}
+		p.Rails = append(p.Rails, pageRail{
+			names[port.host], port.name, counterBytes(port.delta, watch.TxBytes), counterBytes(port.delta, watch.RxBytes),
+			counterWords(port.rest()), counterWords(port.trouble),
+		})
+	}
+	if left > 0 && len(p.Rails) > 0 {
+		p.RailsLeft = fmt.Sprintf("%d more ports have nothing to look at.", left)
+	}
+}
+
+// railCell shades a port by its share of what the ports moved in the middle.
+func railCell(port railPort) pageCell {
+	c := pageCell{Mark: port.movedWord(), Title: fmt.Sprintf("%s %s: %s", port.host, port.name, counterWords(port.delta))}
+	switch {
+	case port.moved == nil:
+		c.Class = "r-none"
+	case port.share >= 0.9:
+		c.Class = "r-4"
+	case port.share >= 0.7:
+		c.Class = "r-3"
+	case port.share >= lowShare:
+		c.Class = "r-2"
+	case *port.moved > 0:
+		c.Class = "r-1"
+	default:
+		c.Class = "r-0"
+	}
+	if len(port.trouble) > 0 {
+		c.Class += " r-trouble"
+		c.Mark += " !"
+	}
+	return c
+}
+
+// eventNumbers numbers the warnings and errors that the timeline shows; 0 for the
+// others.
+func eventNumbers(events []watch.Event) []int {
+	out := make([]int, len(events))
+	n := 0
+	for i, e := range events {
+		if e.Severity != watch.SeverityNote && n < maxNumbered {
+			n++
+			out[i] = n
+		}
+	}
+	return out
+}
+
+// shortNames are the names of the job's hosts as the page shows them.
+func (rec Record) shortNames(traffic []watch.HostTraffic) map[string]string {
+	hosts := slices.Clone(rec.Start.Hosts)
+	for _, h := range traffic {
+		if !slices.Contains(hosts, h.Host) {
+			hosts = append(hosts, h.Host)
+		}
+	}
+	for _, e := range rec.Events {
+		if e.Host != "" && !slices.Contains(hosts, e.Host) {
+			hosts = append(hosts, e.Host)
+		}
+	}
+	return shortNames(hosts)
 }
 
 // matrix shows what carries each pair of ranks; nil where there are none, or too
@@ -183,8 +279,15 @@ func cellOf(from, to int, vs []string) pageCell {
 	return c
 }
 
+// bar is one bar of a host: its class, the number in words, and as bytes.
+type bar struct {
+	class, word string
+	n           *uint64
+}
+
 // bars draws what each host moved.
-func bars(traffic []watch.HostTraffic) template.HTML {
+func bars(traffic []watch.HostTraffic, names map[string]string) template.HTML {
+	left := 60
 	traffic = traffic[:min(len(traffic), maxBarHosts)]
 	most := uint64(1)
 	value := func(p *uint64) uint64 {
@@ -194,32 +297,65 @@ func bars(traffic []watch.HostTraffic) template.HTML {
 		return *p
 	}
 	for _, h := range traffic {
-		most = max(most, value(h.RDMABytes), value(h.TCPBytes), value(h.OtherTCP))
+		most = max(most, value(h.RDMABytes), value(h.TCPBytes))
+		if len(traffic) <= maxFullBars {
+			most = max(most, value(h.OtherTCP))
+		}
 	}
 	if len(traffic) == 0 {
 		return ""
 	}
-	const left, barsWidth, rowHeight = 150, 620, 62
+	for _, h := range traffic {
+		left = max(left, 14+7*len(cutName(names[h.Host])))
+	}
+	rowHeight, barHeight, gap := 62, 13, 17
+	compact := len(traffic) > maxFullBars
+	if compact {
+		rowHeight, barHeight, gap = 22, 7, 8 // no room for other TCP and a number each
+	}
+	barsWidth := float64(plotWidth - left - 100) // and room for the number behind it
+	if compact {
+		barsWidth -= 120
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg viewBox="0 0 %d %d" width="100%%" role="img" aria-label="bytes by host">`, plotWidth, rowHeight*len(traffic))
 	for i, h := range traffic {
 		y := i * rowHeight
-		fmt.Fprintf(&b, `<text x="0" y="%d">%s</text>`, y+29, template.HTMLEscapeString(h.Host))
-		for k, bar := range []struct {
-			class, word string
-			n           *uint64
-		}{{"frdma", rdmaWord(h), h.RDMABytes}, {"ftcp", bytesWord(h.TCPBytes), h.TCPBytes}, {"fother", bytesWord(h.OtherTCP), h.OtherTCP}} {
+		fmt.Fprintf(&b, `<text x="0" y="%d">%s<title>%s</title></text>`, y+rowHeight/2, template.HTMLEscapeString(cutName(names[h.Host])), template.HTMLEscapeString(h.Host))
+		all := []bar{{"frdma", rdmaWord(h), h.RDMABytes}, {"ftcp", bytesWord(h.TCPBytes), h.TCPBytes}, {"fother", bytesWord(h.OtherTCP), h.OtherTCP}}
+		if compact {
+			all = all[:2]
+		}
+		longest := 0.0
+		for k, bar := range all {
 			width := float64(value(bar.n)) / float64(most) * barsWidth
 			if value(bar.n) > 0 {
 				width = max(width, 2)
 			}
-			yy := y + 6 + k*17
-			fmt.Fprintf(&b, `<rect class="%s" x="%d" y="%d" width="%.1f" height="13" rx="2"/>`, bar.class, left, yy, width)
-			fmt.Fprintf(&b, `<text x="%.1f" y="%d">%s</text>`, left+width+6, yy+11, template.HTMLEscapeString(bar.word))
+			longest = max(longest, width)
+			yy := y + 2 + k*gap
+			if !compact {
+				yy += 4
+			}
+			fmt.Fprintf(&b, `<rect class="%s" x="%d" y="%d" width="%.1f" height="%d" rx="2"/>`, bar.class, left, yy, width, barHeight)
+			if !compact {
+				fmt.Fprintf(&b, `<text x="%.1f" y="%d">%s</text>`, float64(left)+width+6, yy+11, template.HTMLEscapeString(bar.word))
+			}
+		}
+		if compact {
+			fmt.Fprintf(&b, `<text x="%.1f" y="%d">%s · TCP %s</text>`, float64(left)+longest+6, y+rowHeight/2+2, template.HTMLEscapeString(all[0].word), template.HTMLEscapeString(all[1].word))
 		}
 	}
 	b.WriteString(`</svg>`)
 	return template.HTML(b.String()) //nolint:gosec // numbers and escaped names
+}
+
+// cutName shortens a host's name to what fits before the bars.
+func cutName(name string) string {
+	if r := []rune(name); len(r) > 32 {
+		return string(r[:31]) + "…"
+	}
+	return name
 }
 
 // timeline draws bytes per second by RDMA and TCP over time, and the events.
@@ -245,7 +381,7 @@ func timeline(rec Record) template.HTML {
 			most = max(most, p.v)
 		}
 	}
-	const left, right, top, bottom = 74, 10, 12, 26
+	const left, right, top, bottom = 74, 10, 18, 26
 	x := func(t float64) float64 { return left + t/span*(plotWidth-left-right) }
 	y := func(v float64) float64 { return top + (1-v/most)*(plotHeight-top-bottom) }
 	var b strings.Builder
@@ -272,13 +408,20 @@ func timeline(rec Record) template.HTML {
 		}
 		fmt.Fprintf(&b, `"><title>%s</title></polyline>`, template.HTMLEscapeString(l.host))
 	}
-	for _, e := range rec.Events {
+	numbers := eventNumbers(rec.Events)
+	labelled := -100.0
+	for i, e := range rec.Events {
 		at := x(max(min(e.Time.Sub(rec.Began).Seconds(), span), 0))
 		sev := "note"
 		if e.Severity == watch.SeverityError || e.Severity == watch.SeverityWarning {
 			sev = e.Severity
 		}
 		fmt.Fprintf(&b, `<line class="event %s" x1="%.1f" x2="%.1f" y1="%d" y2="%d"><title>%s</title></line>`, sev, at, at, top, plotHeight-bottom, template.HTMLEscapeString(e.Text))
+		if n := numbers[i]; n > 0 && at-labelled > 14 {
+			// Of events at one place only the first has its number shown.
+			labelled = at
+			fmt.Fprintf(&b, `<text x="%.1f" y="%d" text-anchor="middle">%d</text>`, at, top-4, n)
+		}
 	}
 	b.WriteString(`</svg>`)
 	return template.HTML(b.String()) //nolint:gosec // numbers and escaped texts

@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -141,7 +142,9 @@ func TestCompare(t *testing.T) {
 		{"the same", read(t, recorded(t, 5<<30, 1000, 62)), false, nil},
 		{"slower", read(t, recorded(t, 5<<30, 1000, 70)), true, []string{"time"}},
 		{"faster", read(t, recorded(t, 5<<30, 1000, 50)), false, []string{"time"}},
-		{"fell back", read(t, recorded(t, 0, 1<<30, 61)), true, []string{"fallback", "event fallback"}},
+		{"fell back", read(t, recorded(t, 0, 1<<30, 61)), true, []string{"RDMA rate", "fallback", "event fallback"}},
+		{"slower over RDMA", read(t, recorded(t, 4<<30, 1000, 61)), true, []string{"RDMA rate"}},
+		{"faster over RDMA", read(t, recorded(t, 6<<30, 1000, 61)), false, []string{"RDMA rate"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := Compare(good, c.now, 0.08)
@@ -157,6 +160,103 @@ func TestCompare(t *testing.T) {
 				t.Errorf("no text: %v", err)
 			}
 		})
+	}
+}
+
+// large is a record of a job on hosts of eight rails each, of which one lost
+// packets and carried little, and one carried nothing.
+func large(t *testing.T, hosts int) Record {
+	t.Helper()
+	var b bytes.Buffer
+	start := RecordStart{Command: []string{"mpirun", "./a.out"}, Host: "n001.cluster.example", Version: "v1"}
+	for h := range hosts {
+		start.Hosts = append(start.Hosts, fmt.Sprintf("n%03d.cluster.example", h+1))
+	}
+	r := NewRecorder(&b, clock(), start)
+	for _, at := range []uint64{0, 1} {
+		for h, host := range start.Hosts {
+			s := watch.Sample{Time: began.Add(time.Duration(at) * time.Minute), Host: host, Netdevs: []watch.NetdevSample{}, TCP: []watch.PeerBytes{}}
+			for rail := range 8 {
+				c := map[watch.Counter]uint64{watch.TxBytes: at * 1e12, watch.RxBytes: at * 1e12, watch.Retransmits: 0}
+				switch {
+				case h == 1 && rail == 5:
+					c = map[watch.Counter]uint64{watch.TxBytes: at * 2e11, watch.RxBytes: at * 2e11, watch.Retransmits: at * 77}
+				case h == 2 && rail == 3:
+					c = map[watch.Counter]uint64{watch.TxBytes: 0, watch.RxBytes: 0}
+				}
+				s.Ports = append(s.Ports, watch.PortSample{HCA: fmt.Sprintf("mlx5_%d", rail), Port: 1, Active: true, Counters: c})
+			}
+			r.Sample(s)
+		}
+	}
+	r.Event(watch.Event{Time: began.Add(30 * time.Second), ID: "retransmits", Severity: watch.SeverityWarning, Host: start.Hosts[1], Text: "it sends again"})
+	no := false
+	r.Verdict(watch.Verdict{Schema: watch.SchemaVerdict, Library: "nccl", Fallback: &no, Sentence: "No fallback: IB on 8 devices."})
+	if err := r.Exit(RecordExit{WallS: 60}); err != nil {
+		t.Fatal(err)
+	}
+	return read(t, b.Bytes())
+}
+
+// TestRailsOfALargeJob: of many ports only those to look at are listed, hosts go
+// by what tells them apart, and events are numbered in the timeline.
+func TestRailsOfALargeJob(t *testing.T) {
+	for _, hosts := range []int{4, 40, 300} {
+		rec := large(t, hosts)
+		var page, text bytes.Buffer
+		if err := RecordedHTML(&page, rec, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := Recorded(&text, rec); err != nil {
+			t.Fatal(err)
+		}
+		left := fmt.Sprintf("%d more ports have nothing to look at", hosts*8-2)
+		for _, out := range []string{page.String(), text.String()} {
+			for _, want := range []string{"retransmits 77", left, "n002", "n003"} {
+				if !strings.Contains(out, want) {
+					t.Errorf("%d hosts: lacks %q in\n%.3000s", hosts, want, out)
+				}
+			}
+		}
+		if n := strings.Count(page.String(), "r-trouble\""); hosts <= maxRailHosts && n != 1 {
+			t.Errorf("%d hosts: %d cells with trouble", hosts, n)
+		}
+		if strings.Contains(page.String(), ">n002.cluster.example</td>") || strings.Contains(page.String(), ">n002.cluster.example</th>") {
+			t.Errorf("%d hosts: the domain is shown in the tables", hosts)
+		}
+		if len(page.String()) > 1<<20 {
+			t.Errorf("%d hosts: the page is %d bytes long", hosts, page.Len())
+		}
+		if !strings.Contains(page.String(), `text-anchor="middle">1</text>`) {
+			t.Errorf("%d hosts: the event has no number in the timeline", hosts)
+		}
+	}
+}
+
+func TestShortNames(t *testing.T) {
+	for _, c := range []struct{ hosts, want []string }{
+		{[]string{"n1.a.b", "n2.a.b"}, []string{"n1", "n2"}},
+		{[]string{"n1.a", "n1.b"}, []string{"n1.a", "n1.b"}},
+		{[]string{"10.0.0.1", "10.0.0.2"}, []string{"10.0.0.1", "10.0.0.2"}},
+		{[]string{"n1", "n1"}, []string{"n1", "n1"}},
+	} {
+		names := shortNames(c.hosts)
+		for i, h := range c.hosts {
+			if names[h] != c.want[i] {
+				t.Errorf("%v: %q is %q, want %q", c.hosts, h, names[h], c.want[i])
+			}
+		}
+	}
+}
+
+func TestRankList(t *testing.T) {
+	for _, c := range []struct {
+		ranks []int
+		want  string
+	}{{nil, ""}, {[]int{3}, "3"}, {[]int{0, 1, 2, 5, 7, 8}, "0-2, 5, 7-8"}} {
+		if got := rankList(c.ranks); got != c.want {
+			t.Errorf("%v: %q, want %q", c.ranks, got, c.want)
+		}
 	}
 }
 

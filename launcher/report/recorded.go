@@ -37,17 +37,7 @@ func Recorded(w io.Writer, rec Record) error {
 		row("GPUDirect", gdrWord(*v))
 		row("ranks", ranksWord(*v))
 	}
-	if traffic := rec.Traffic(); len(traffic) > 0 {
-		b.WriteString("\ntraffic            RDMA        TCP in job  TCP other\n")
-		for _, h := range traffic {
-			fmt.Fprintf(&b, "  %-16s %-11s %-11s %s\n", h.Host, rdmaWord(h), bytesWord(h.TCPBytes), bytesWord(h.OtherTCP))
-			for _, p := range h.Ports {
-				if portMoved(p) {
-					fmt.Fprintf(&b, "    %-14s %s\n", fmt.Sprintf("%s:%d", p.HCA, p.Port), counterWords(p.Delta))
-				}
-			}
-		}
-	}
+	rec.trafficTable(&b)
 	if loud := loudFindings(rec.Findings); len(loud) > 0 {
 		b.WriteString("\nfindings\n")
 		for _, f := range loud {
@@ -74,6 +64,42 @@ func Recorded(w io.Writer, rec Record) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// trafficTable writes what each host moved, and its ports: each, or of a large
+// job those to look at.
+func (rec Record) trafficTable(b *strings.Builder) {
+	traffic := rec.Traffic()
+	if len(traffic) == 0 {
+		return
+	}
+	names := rec.shortNames(traffic)
+	width := 16
+	for _, h := range traffic {
+		width = max(width, len(names[h.Host]))
+	}
+	ports, _ := railPorts(traffic)
+	all, left := len(ports) <= maxAllPorts, 0
+	fmt.Fprintf(b, "\n%-*s %-11s %-11s %s\n", width+2, "traffic", "RDMA", "TCP in job", "TCP other")
+	for _, h := range traffic {
+		fmt.Fprintf(b, "  %-*s %-11s %-11s %s\n", width, names[h.Host], rdmaWord(h), bytesWord(h.TCPBytes), bytesWord(h.OtherTCP))
+		for _, p := range ports {
+			switch {
+			case p.host != h.Host || !portMoved(p) && !p.low:
+			case all || p.toLookAt():
+				words := counterWords(p.delta)
+				if p.low {
+					words = strings.TrimPrefix(words+", less than half of the others", ", ")
+				}
+				fmt.Fprintf(b, "    %-*s %s\n", width-2, p.name, words)
+			default:
+				left++
+			}
+		}
+	}
+	if left > 0 {
+		fmt.Fprintf(b, "  %d more ports have nothing to look at\n", left)
+	}
 }
 
 // Sentence is the verdict of a recorded job.
@@ -148,8 +174,8 @@ func loudFindings(fs []finding.Finding) []finding.Finding {
 	return slices.DeleteFunc(slices.Clone(fs), func(f finding.Finding) bool { return f.Severity == finding.Note })
 }
 
-func portMoved(p watch.PortTraffic) bool {
-	for _, n := range p.Delta {
+func portMoved(p railPort) bool {
+	for _, n := range p.delta {
 		if n > 0 {
 			return true
 		}
@@ -233,8 +259,9 @@ type Comparison struct {
 	Changes   []Change `json:"changes"`
 }
 
-// Compare says what is different from before, and whether it is worse: the time
-// by more than the tolerance (a fraction), a fallback, GPUDirect or rails lost.
+// Compare says what is different from before, and whether it is worse: time or
+// the rate over RDMA by more than the tolerance (a fraction), a fallback, GPUDirect
+// or rails lost, counters of trouble that stood still before.
 func Compare(before, now Record, tolerance float64) Comparison {
 	c := Comparison{Schema: "fabrun/compare/v1", Same: slices.Equal(before.Start.Command, now.Start.Command), Tolerance: tolerance, Changes: []Change{}}
 	add := func(what, was, is string, worse bool) {
@@ -252,6 +279,11 @@ func Compare(before, now Record, tolerance float64) Comparison {
 			}
 		}
 	}
+	if was, is := rdmaRate(before), rdmaRate(now); was > 0 && is >= 0 {
+		if share := is/was - 1; math.Abs(share) > tolerance {
+			add("RDMA rate", watch.Bytes(uint64(was))+"/s a host", fmt.Sprintf("%s/s a host (%+.0f %%)", watch.Bytes(uint64(is)), share*100), share < -tolerance)
+		}
+	}
 	var b, n watch.Verdict
 	if before.Verdict != nil {
 		b = *before.Verdict
@@ -264,9 +296,12 @@ func Compare(before, now Record, tolerance float64) Comparison {
 	add("networks", joined(b.Networks), joined(n.Networks), false)
 	add("transports", joined(b.InterNodeTransports), joined(n.InterNodeTransports), false)
 	add("devices", joined(b.Devices), joined(n.Devices), len(n.Devices) < len(b.Devices))
-	add("GPUDirect", boolWord(b.GDR), boolWord(n.GDR), isTrue(b.GDR) && !isTrue(n.GDR))
+	add("GPUDirect", gdrKindWord(b), gdrKindWord(n), isTrue(b.GDR) && (!isTrue(n.GDR) || n.GDRPartial && !b.GDRPartial))
 	add("errors", joined(b.FatalErrors), joined(n.FatalErrors), len(n.FatalErrors) > 0)
-	add("hosts", joined(before.Start.Hosts), joined(now.Start.Hosts), false)
+	for _, ch := range troubleChanges(before, now) {
+		add(ch.What, ch.Before, ch.Now, ch.Worse)
+	}
+	add("hosts", listWords(before.Start.Hosts, 8), listWords(now.Start.Hosts, 8), false)
 	add("fabrun", before.Start.Version, now.Start.Version, false)
 	was, is := recordedVars(before), recordedVars(now)
 	for _, name := range slices.Sorted(mapsKeys(was, is)) {
@@ -278,6 +313,55 @@ func Compare(before, now Record, tolerance float64) Comparison {
 		}
 	}
 	return c
+}
+
+// rdmaRate is what a host moved over RDMA in a second, in the mean; -1 where the
+// record has no bytes.
+func rdmaRate(r Record) float64 {
+	sum, n := 0.0, 0
+	for _, h := range r.Traffic() {
+		if h.RDMABytes != nil && h.Seconds > 0 {
+			sum += float64(*h.RDMABytes) / h.Seconds
+			n++
+		}
+	}
+	if n == 0 {
+		return -1
+	}
+	return sum / float64(n)
+}
+
+// troubleChanges compares the counters that stand still on a healthy fabric: worse
+// is what moved now and not before, or ten times as much.
+func troubleChanges(before, now Record) []Change {
+	sum := func(r Record) map[watch.Counter]uint64 {
+		out := map[watch.Counter]uint64{}
+		ports, _ := railPorts(r.Traffic())
+		for _, p := range ports {
+			for c, n := range p.trouble {
+				out[c] += n
+			}
+		}
+		return out
+	}
+	if len(before.Traffic()) == 0 || len(now.Traffic()) == 0 {
+		return nil
+	}
+	was, is := sum(before), sum(now)
+	var out []Change
+	for _, c := range troubles {
+		if is[c] > 0 && is[c]/10 >= was[c] || was[c] > 0 && was[c]/10 >= is[c] {
+			out = append(out, Change{string(c), fmt.Sprint(was[c]), fmt.Sprint(is[c]), is[c] > was[c]})
+		}
+	}
+	return out
+}
+
+func gdrKindWord(v watch.Verdict) string {
+	if isTrue(v.GDR) && v.GDRPartial {
+		return "partly"
+	}
+	return boolWord(v.GDR)
 }
 
 func fallbackOf(r Record) *bool {
