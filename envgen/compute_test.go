@@ -65,6 +65,7 @@ func TestTheUsersChoiceIsNotUndone(t *testing.T) {
 		{"UCX_IB_GID_INDEX", "5", []string{"UCX_IB_ROCE_SUBNETS"}},
 		{"OMPI_MCA_btl", "tcp,self", []string{"OMPI_MCA_pml"}},
 		{"OMPI_MCA_mtl", "ofi", []string{"OMPI_MCA_pml"}},
+		{"UCX_TLS", "tcp,self,sm", []string{"OMPI_MCA_pml", "UCX_NET_DEVICES", "UCX_IB_GID_INDEX", "UCX_IB_ROCE_SUBNETS", "UCX_IB_TRAFFIC_CLASS"}},
 		{"NCCL_IB_DISABLE", "1", []string{"NCCL_NET"}},
 	} {
 		res := Compute(Input{Hosts: []topology.Host{two}, Profile: profiles.Profile{Fabric: fabric}, Job: Job{

@@ -772,7 +772,7 @@ func judgeTCP(j *judging, set Setting) {
 			say("NCCL is told to use sockets", "unset NCCL_NET, or NCCL_NET=IB")
 		}
 	case "UCX_TLS":
-		if strings.Contains(v, "tcp") && !strings.HasPrefix(v, "^") && only("tcp", "self", "sm", "shm", "mm", "posix", "sysv", "cma", "cuda", "cuda_copy", "cuda_ipc", "gdr_copy", "rocm") {
+		if ucxOnlyTCP(v) {
 			say("UCX's only way between hosts is tcp", "UCX_TLS=^tcp")
 		}
 		if i := strings.IndexByte(v, '^'); i > 0 {
@@ -801,6 +801,22 @@ func judgeTCP(j *judging, set Setting) {
 			say("libfabric's provider is "+v, "unset it, or name the RDMA provider (mlx, verbs, psm3, efa, cxi)")
 		}
 	}
+}
+
+// ucxOnlyTCP reports whether a value of UCX_TLS leaves nothing but TCP between
+// hosts.
+func ucxOnlyTCP(value string) bool {
+	tcp := false
+	for w := range strings.SplitSeq(strings.ToLower(value), ",") {
+		switch w {
+		case "tcp":
+			tcp = true
+		case "self", "sm", "shm", "mm", "posix", "sysv", "cma", "cuda", "cuda_copy", "cuda_ipc", "gdr_copy", "rocm":
+		default:
+			return false
+		}
+	}
+	return tcp
 }
 
 func judgeGDR(j *judging, set Setting) {

@@ -395,7 +395,7 @@ func (s *state) planRxeGID(ps []*port) gidPlan {
 }
 
 func ucxGID(s *state, n *node) []Var {
-	if !n.anyRoCE() || s.ucxGID.hangs {
+	if !n.anyRoCE() || s.ucxGID.hangs || s.choseUCXTCP(n) {
 		return nil
 	}
 	// UCX refuses an index together with subnets, whoever set them.
@@ -472,7 +472,7 @@ func ncclQoS(s *state, n *node) []Var {
 }
 
 func ucxQoS(s *state, n *node) []Var {
-	if len(n.verbsPorts(false)) == 0 || s.ucxGID.hangs {
+	if len(n.verbsPorts(false)) == 0 || s.ucxGID.hangs || s.choseUCXTCP(n) {
 		return nil
 	}
 	return s.qosVars(n, "UCX_IB_TRAFFIC_CLASS", "UCX_IB_SL")
@@ -498,7 +498,7 @@ func ncclAdaptive(s *state, n *node) []Var {
 
 func ucxDevices(s *state, n *node) []Var {
 	ps := n.verbsPorts(false)
-	if len(ps) == 0 || s.ucxGID.hangs { // the job would hang and abort: it runs as it would without fabrun
+	if len(ps) == 0 || s.choseUCXTCP(n) || s.ucxGID.hangs { // the job would hang and abort: it runs as it would without fabrun
 		return nil
 	}
 	scope := JobScope
@@ -520,7 +520,7 @@ func openMPIGate(s *state, n *node) []Var {
 	if len(ps) == 0 || s.ucxGID.hangs || n.v.MPIKind != "openmpi" && n.v.MPIKind != "" || !s.mpiLauncher() {
 		return nil
 	}
-	if s.choseOtherMPI(n) {
+	if s.choseOtherMPI(n) || s.choseUCXTCP(n) {
 		return nil
 	}
 	has := n.v.OpenMPIHasUCX
@@ -570,6 +570,15 @@ func otherOpenMPI(h *topology.Host) string {
 		}
 	}
 	return "use the site's Open MPI (HPC-X, or one configured --with-ucx)"
+}
+
+// choseUCXTCP says whether the user's UCX_TLS leaves UCX nothing but TCP between
+// hosts. RDMA devices beside it would leave nothing at all, and pml=ucx aborts:
+// the job runs as it would without fabrun, and gate.tcp-chosen says what is wrong.
+func (s *state) choseUCXTCP(n *node) bool {
+	return slices.ContainsFunc(s.settings(n), func(set Setting) bool {
+		return set.Name == "UCX_TLS" && !shippedDefault(set) && ucxOnlyTCP(set.Value)
+	})
 }
 
 // choseOtherMPI says whether the user chose another way for Open MPI's data,
