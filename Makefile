@@ -53,8 +53,8 @@ fuzz: ## every fuzz target for FUZZTIME each
 	  done; \
 	done
 
-demo: build ## the main job on this machine, then the plan of an 8-GPU, 8-rail host
-	@testdata/demo/demo.sh
+demo: build ## the main job on this machine, then the plan of an 8-GPU, 8-rail host (LAB=1: on two nodes with RDMA)
+	@$(if $(LAB),testdata/lab/demo.sh,testdata/demo/demo.sh)
 
 bench: build ## fabrun beside its peers, in one run (N=20 runs each)
 	$(GO) run ./testdata/bench -fabrun bin/fabrun -n $${N:-20}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -40,9 +41,26 @@ func (l *lab) control(w io.Writer, words []string, cancel func()) {
 		for _, name := range segmentNames() {
 			histogram(w, name, l.segments[name].take())
 		}
+	case len(words) == 4 && words[0] == "cable":
+		if err := l.pull(words[1], words[2], words[3]); err != nil {
+			fmt.Fprintln(w, err)
+		}
 	default:
 		fmt.Fprintln(w, "unknown command")
 	}
+}
+
+// pull is 'lab cable': the cable of a node's card on a network, in or out.
+func (l *lab) pull(node, segment, where string) error {
+	if where != "in" && where != "out" || !slices.Contains(segmentNames(), segment) {
+		return fmt.Errorf("lab cable NODE %s in|out", strings.Join(segmentNames(), "|"))
+	}
+	for _, g := range l.guests {
+		if fmt.Sprint(g.node) == strings.TrimPrefix(node, "node") {
+			return g.cable(segment, where == "in")
+		}
+	}
+	return fmt.Errorf("no node %s in this lab of %d", node, len(l.guests))
 }
 
 // ask sends one line to the keeper and returns its answer.

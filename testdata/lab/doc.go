@@ -5,6 +5,8 @@
 //
 //	go run ./testdata/lab up          build the image once, start two nodes
 //	go run ./testdata/lab shell 1     a shell on node1 ('shell 2 CMD…' runs a command)
+//	go run ./testdata/lab switch      what passed between the nodes, by DSCP
+//	go run ./testdata/lab cable 2 rail1 out
 //	go run ./testdata/lab down        end them and remove every trace but the image
 //
 // The tests beside it (go test ./testdata/lab) prove on such a cluster what

@@ -99,7 +99,7 @@ func (g *guest) start(l *lab) error {
 		return err
 	}
 	defer log.Close()
-	g.cmd = exec.Command("nice", append([]string{"-n", "5", "qemu-system-x86_64"}, args...)...)
+	g.cmd = exec.Command("qemu-system-x86_64", args...)
 	g.cmd.Stdout, g.cmd.Stderr = log, log
 	// Whatever happens to us, no guest stays behind.
 	g.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
@@ -116,6 +116,16 @@ func (g *guest) start(l *lab) error {
 }
 
 func (g *guest) socket(segment string) string { return filepath.Join(g.dir, segment+".sock") }
+
+// off reports whether the machine was switched off.
+func (g *guest) off() bool {
+	select {
+	case <-g.done:
+		return true
+	default:
+		return false
+	}
+}
 
 // powerOff is what a pulled plug does.
 func (g *guest) powerOff() {
@@ -204,7 +214,8 @@ mount -t tmpfs -o mode=755 run /run
 mount -t tmpfs tmp /tmp; chmod 1777 /tmp
 mkdir -p /dev/pts /dev/shm /run/sshd
 mount -t devpts -o mode=620,ptmxmode=666 pts /dev/pts
-mount -t tmpfs shm /dev/shm
+# The size is a limit, not a reservation.
+mount -t tmpfs -o size=4g shm /dev/shm
 mount -t cgroup2 cgroup /sys/fs/cgroup 2>/dev/null
 mount -t configfs config /sys/kernel/config 2>/dev/null
 hostname "node$lab_node"
@@ -241,6 +252,8 @@ install -m 700 -d /root/.ssh
 install -m 600 /lab/ssh/user_key /root/.ssh/id_ed25519
 install -m 600 /lab/ssh/authorized_keys /root/.ssh/authorized_keys
 install -m 600 /lab/ssh/known_hosts /root/.ssh/known_hosts
+# A node that was switched off is to be missed soon.
+printf 'ServerAliveInterval 5\nServerAliveCountMax 3\nConnectTimeout 20\n' >/root/.ssh/config
 install -m 600 /lab/ssh/host_key_$lab_node /run/sshd/host_key
 [ -x /lab/bin/fabrun ] && cp /lab/bin/fabrun /usr/local/bin/fabrun
 cp /lab/ssh/sshd_config /run/sshd/config

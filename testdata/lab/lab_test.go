@@ -76,6 +76,13 @@ func nodes(t *testing.T) *lab {
 	if cluster.err != nil {
 		t.Fatal(cluster.err)
 	}
+	for _, g := range cluster.guests {
+		if g.off() { // a test has switched it off
+			if err := errors.Join(cluster.startGuest(g), cluster.await(t.Context(), g)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	begin := time.Now()
 	t.Cleanup(func() { t.Logf("took %.0f s", time.Since(begin).Seconds()) })
 	for _, name := range segmentNames() {
@@ -233,20 +240,41 @@ func TestSnapshotReplaysOutsideToTheSamePlan(t *testing.T) {
 // hand; the switch between the nodes has seen the packets.
 func TestJobRunsOverRDMAOnBothRailsWithDSCPOnEveryPacket(t *testing.T) {
 	l := nodes(t)
-	const counters = "cat /sys/class/infiniband/rxe_*/ports/1/hw_counters/sent_pkts"
-	before := must(t, l, 1, counters, time.Minute).stdout
+	before := packets(t, l)
 	res := must(t, l, 1, "fabrun "+soft+" --record /tmp/job.record mpirun -np 2 labmpi 8 1000000", jobMax)
-	if !strings.Contains(res.stdout, "labmpi: done, 0 wrong bytes") || !strings.Contains(res.stderr, "No fallback") || !strings.Contains(res.stderr, "rc_verbs") {
+	if !strings.Contains(res.stdout, "labmpi: done, 0 wrong bytes") || !strings.Contains(res.stderr, "No fallback") || !strings.Contains(res.stderr, "rc_verbs") || strings.Contains(res.stderr, "FALLBACK") {
 		t.Errorf("wanted a whole job and a verdict that names rc_verbs:\n%s", res)
 	}
-	if after := must(t, l, 1, counters, time.Minute).stdout; after == before {
-		t.Errorf("rxe's own counters did not move: %q", after)
+	t.Log(res.stderr)
+	after := packets(t, l)
+	if len(after) != 2*2*rails {
+		t.Fatalf("counters of %d ports and directions, wanted %d: %v", len(after), 2*2*rails, after)
+	}
+	for name, n := range after {
+		if moved := n - before[name]; moved < 100 {
+			t.Errorf("%s: %d packets moved", name, moved)
+		}
 	}
 	wantClass(t, l, 26, 2)
-	page := must(t, l, 1, "fabrun report /tmp/job.record --html /tmp/job.html && head -c 200 /tmp/job.html && fabrun report /tmp/job.record", time.Minute).stdout
-	if !strings.Contains(strings.ToLower(page), "<!doctype html>") {
-		t.Errorf("no report page of the job: %s", page)
+	page := must(t, l, 1, "fabrun report /tmp/job.record --html /tmp/job.html && cat /tmp/job.html", time.Minute).stdout
+	if !strings.Contains(strings.ToLower(page), "<!doctype html>") || !strings.Contains(page, "rc_verbs") {
+		t.Errorf("no report page of the job: %.2000s", page)
 	}
+}
+
+// packets are rxe's own counters on both nodes, "node1 rxe_0 sent_pkts".
+func packets(t *testing.T, l *lab) map[string]int {
+	t.Helper()
+	out := map[string]int{}
+	for node := 1; node <= 2; node++ {
+		for line := range strings.Lines(must(t, l, node, `cd /sys/class/infiniband && for f in rxe_*/ports/1/hw_counters/*_pkts; do echo "${f%%/*} ${f##*/} $(cat $f)"; done`, time.Minute).stdout) {
+			f := strings.Fields(line)
+			if len(f) == 3 && (f[1] == "sent_pkts" || f[1] == "rcvd_pkts") {
+				out[fmt.Sprintf("node%d %s %s", node, f[0], f[1])] = number(f[2])
+			}
+		}
+	}
+	return out
 }
 
 // wantClass holds every RoCE packet of both rails and directions against one
@@ -263,7 +291,7 @@ func wantClass(t *testing.T, l *lab, dscp, ecn int) {
 			if all < 100 || right != all {
 				t.Errorf("%s node%d to node%d: %d of %d RoCE packets carry DSCP %d ECN %d", name, way[0], way[1], right, all, dscp, ecn)
 			}
-			if tcp := passed(seen, func(f flow) bool { return f.Proto == "tcp" && f.From == way[0] }); tcp > all/4 {
+			if tcp := passed(seen, func(f flow) bool { return f.Proto == "tcp" && f.From == way[0] }); tcp > all/10 {
 				t.Errorf("%s node%d: %d TCP frames beside %d of RoCE", name, way[0], tcp, all)
 			}
 		}
@@ -293,7 +321,7 @@ func TestWorkingGIDIsChosenAndTheWrongPinCalledOut(t *testing.T) {
 	if f := p.finding("gid.pinned"); f == nil || f.Severity != finding.Error || !strings.Contains(f.Seen, "rxe_0") {
 		t.Errorf("the pin of the IPv4 GID is not called out: %+v", p.Findings)
 	}
-	hang := on(t, l, 1, "timeout "+strconv.Itoa(60*int(patience))+" mpirun --host node1:1,node2:1 --mca pml ucx --mca opal_common_ucx_devices any -x UCX_NET_DEVICES=rxe_0:1 -x UCX_IB_GID_INDEX=1 -x UCX_TLS=rc_v,ud_v,self,sm labmpi 2 64", 2*time.Minute)
+	hang := on(t, l, 1, "timeout "+strconv.Itoa(45*int(patience))+" mpirun --host node1:1,node2:1 --mca pml ucx --mca opal_common_ucx_devices any -x UCX_NET_DEVICES=rxe_0:1 -x UCX_IB_GID_INDEX=1 -x UCX_TLS=rc_v,ud_v,self,sm labmpi 2 64", 2*time.Minute)
 	if hang.code == 0 {
 		t.Errorf("UCX works on the IPv4 GID here: the rule is not needed any more\n%s", hang)
 	}
@@ -354,10 +382,17 @@ func TestSilentFallbackIsSeenByCounters(t *testing.T) {
 }
 
 // TestStrictEndsAFallenJobAndLeavesNothing: exit 121, on neither node a process.
+// Debian's own Open MPI configuration forbids UCX, which is seen, and refused,
+// before the start; OMPI_MCA_pml=^cm takes its place. Open MPI then could take
+// UCX, does not, and says nothing.
 func TestStrictEndsAFallenJobAndLeavesNothing(t *testing.T) {
 	l := nodes(t)
-	res := on(t, l, 1, "fabrun run --strict --profile none "+hosts+" -- mpirun -np 2 labmpi 0 1000000 90", jobMax)
-	if res.code != 121 {
+	res := on(t, l, 1, "fabrun run --strict --profile none "+hosts+" -- mpirun -np 2 true", jobMax)
+	if res.code != 122 || !strings.Contains(res.stderr, "gate.tcp-chosen") || !strings.Contains(res.stderr, "openmpi-mca-params.conf") {
+		t.Errorf("wanted exit 122 and the file that forbids UCX:\n%s", res)
+	}
+	res = on(t, l, 1, "OMPI_MCA_pml=^cm fabrun run --strict --profile none "+hosts+" -- mpirun -np 2 labmpi 0 1000000 90", jobMax)
+	if res.code != 121 || !strings.Contains(res.stderr, "FALLBACK to TCP (counter-fallback)") {
 		t.Errorf("wanted exit 121:\n%s", res)
 	}
 	nothingLeft(t, l, 1, 2)
@@ -374,16 +409,55 @@ func nothingLeft(t *testing.T, l *lab, on ...int) {
 	}
 }
 
-// TestForcedTCPIsNamedFromTheLog: the user's own UCX_TLS=tcp.
+// TestForcedTCPIsNamedFromTheLog: the user's own UCX_TLS is kept and called out
+// before the start; what UCX then says names TCP.
 func TestForcedTCPIsNamedFromTheLog(t *testing.T) {
 	l := nodes(t)
-	p := planned(t, l, "UCX_TLS=tcp,self,sm ", soft)
-	if f := p.finding("gate.tcp-chosen"); f == nil || f.Severity != finding.Error || !strings.Contains(f.Subject+f.Seen, "UCX_TLS") {
-		t.Errorf("UCX_TLS=tcp is not called out:\n%s", p.text)
+	res := on(t, l, 1, "UCX_TLS=tcp,self,sm fabrun "+soft+" mpirun --mca pml ucx --mca opal_common_ucx_tls any --mca opal_common_ucx_devices any -np 2 labmpi 8 1000000", jobMax)
+	if res.code != 0 || !strings.Contains(res.stdout, "done, 0 wrong bytes") {
+		t.Errorf("the user's choice was not kept:\n%s", res)
 	}
-	p = planned(t, l, "UCX_NET_DEVICES=mlx5_0:1 ", soft)
+	for _, want := range []string{"gate.tcp-chosen", "UCX_TLS", "FALLBACK to TCP (ucx-tcp)"} {
+		if !strings.Contains(res.stderr, want) {
+			t.Errorf("stderr lacks %q:\n%s", want, res)
+		}
+	}
+	if n := passed(l.segments["rail0"].take(), func(f flow) bool { return f.Proto == "roce" }); n > 0 {
+		t.Errorf("%d RoCE packets: this is no TCP", n)
+	}
+}
+
+// TestAbsentDeviceIsNamedBeforeStartAndFromTheLog: a device list made for
+// another machine.
+func TestAbsentDeviceIsNamedBeforeStartAndFromTheLog(t *testing.T) {
+	l := nodes(t)
+	p := planned(t, l, "UCX_NET_DEVICES=mlx5_0:1 ", soft)
 	if f := p.finding("hca.ucx-absent"); f == nil || f.Severity != finding.Error || !strings.Contains(f.Seen, "mlx5_0") {
 		t.Errorf("an absent device is not called out:\n%s", p.text)
+	}
+	res := on(t, l, 1, "mpirun --host node1:1,node2:1 --mca pml ucx --mca opal_common_ucx_devices any -x UCX_NET_DEVICES=mlx5_0:1 labmpi 2 64 2>&1 | fabrun watch", jobMax)
+	for _, want := range []string{"Failed: Open MPI could not open", "does not have network device mlx5_0:1"} {
+		if !strings.Contains(res.stdout, want) {
+			t.Errorf("fabrun watch does not say %q:\n%s", want, res)
+		}
+	}
+}
+
+// TestOpenMPI5TakesWhatItsDialectSays: forwarded variables, slots of the
+// hostfile, and the key with which fabrun itself logged in.
+func TestOpenMPI5TakesWhatItsDialectSays(t *testing.T) {
+	l := nodes(t)
+	must(t, l, 1, "mv /root/.ssh/id_ed25519 /tmp/other_key", time.Minute)
+	t.Cleanup(func() { must(t, l, 1, "mv /tmp/other_key /root/.ssh/id_ed25519", time.Minute) })
+	res := must(t, l, 1, `fabrun --ssh-key /tmp/other_key `+soft+` mpirun -np 4 -x LABWORD=mine sh -c 'echo "rank $OMPI_COMM_WORLD_RANK on $(hostname): $LABWORD $UCX_IB_GID_INDEX $UCX_IB_TRAFFIC_CLASS $UCX_NET_DEVICES"'`, jobMax)
+	got := strings.Split(strings.TrimSpace(res.stdout), "\n")
+	slices.Sort(got)
+	var want []string
+	for rank := range 4 {
+		want = append(want, fmt.Sprintf("rank %d on node%d: mine 2 106 rxe_0:1,rxe_1:1", rank, 1+rank/2))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%q\nwant\n%q\n%s", got, want, res)
 	}
 }
 
@@ -410,6 +484,11 @@ func TestFaultsAreNamedBeforeStart(t *testing.T) {
 		{
 			name: "a device node removed", cause: shell1(l, 2, "mv /dev/infiniband/uverbs0 /tmp/uverbs0"), mend: shell1(l, 2, "mv /tmp/uverbs0 /dev/infiniband/uverbs0"),
 			host: "node2", device: "rxe_0", ids: []string{"device.nodes"}, look: checked,
+		},
+		{
+			// What sshd has, its sessions get: the limit of "the process that will exec".
+			name: "little memory may be locked", cause: shell1(l, 2, "prlimit --memlock=65536:65536 --pid $(cat /run/sshd/pid)"), mend: shell1(l, 2, "prlimit --memlock=unlimited:unlimited --pid $(cat /run/sshd/pid)"),
+			host: "node2", device: "", ids: []string{"limits.memlock"}, look: checked,
 		},
 	} {
 		t.Run(f.name, func(t *testing.T) {
@@ -485,48 +564,6 @@ func TestBothSSHTransportsLookAtTheOtherNode(t *testing.T) {
 	}
 }
 
-// TestNodeSwitchedOffInMidJobEndsItAndIsNamed: a power failure.
-func TestNodeSwitchedOffInMidJobEndsItAndIsNamed(t *testing.T) {
-	l := nodes(t)
-	var res result
-	var err error
-	var wg sync.WaitGroup
-	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute*patience)
-	defer cancel()
-	wg.Add(1)
-	go func() {
-		defer wg.Done()
-		res, err = l.run(ctx, 1, "fabrun "+soft+" mpirun -np 2 labmpi 0 65536 120 > /tmp/off.out 2> /tmp/off.err; code=$?; cat /tmp/off.out; cat /tmp/off.err >&2; exit $code")
-	}()
-	started := false
-	for range 90 * patience {
-		time.Sleep(time.Second)
-		if n := passed(l.segments["rail0"].take(), roce(1, 2)); n > 50 {
-			started = true
-			break
-		}
-	}
-	off := time.Now()
-	l.guests[1].powerOff()
-	wg.Wait()
-	t.Cleanup(func() {
-		if err := errors.Join(l.startGuest(l.guests[1]), l.await(context.Background(), l.guests[1])); err != nil {
-			t.Error(err)
-		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !started {
-		t.Fatalf("the job did not start:\n%s", res)
-	}
-	t.Logf("ended %.0f s after the node was switched off:\n%s", time.Since(off).Seconds(), res)
-	if res.code == 0 || !strings.Contains(res.stderr, "node2") {
-		t.Errorf("wanted a failure that names node2:\n%s", res)
-	}
-	nothingLeft(t, l, 1)
-}
-
 // TestOpenFOAMCavityRunsOverRoCE: a real solver, decomposed over both nodes.
 func TestOpenFOAMCavityRunsOverRoCE(t *testing.T) {
 	l := nodes(t)
@@ -537,7 +574,7 @@ rm -rf /root/cavity; cp -rL "$case" /root/cavity; cd /root/cavity
 find . -name '*.gz' -exec gunzip -f {} +
 . /usr/share/openfoam/etc/bashrc || true
 printf 'FoamFile { version 2.0; format ascii; class dictionary; object decomposeParDict; }\nnumberOfSubdomains 2;\nmethod simple;\nsimpleCoeffs { n (2 1 1); delta 0.001; }\n' > system/decomposeParDict
-sed -i 's/^endTime .*/endTime 0.1;/' system/controlDict
+sed -i 's/^endTime .*/endTime 0.025;/' system/controlDict
 blockMesh > log.blockMesh; decomposePar -force > log.decomposePar
 ssh node2 rm -rf /root/cavity; scp -qr /root/cavity node2:/root/`
 	if res := on(t, l, 1, prepare, 3*time.Minute); res.code == 9 {
@@ -554,6 +591,74 @@ ssh node2 rm -rf /root/cavity; scp -qr /root/cavity node2:/root/`
 	if passed(seen, roce(1, 2)) < 100 {
 		t.Error("the solver's data did not go over RoCE")
 	}
+}
+
+// TestPairsAreMeasuredOnBothRailsAndTheLossyDirectionIsNamed: real perftest in
+// both directions; then a rail loses packets in one of them (tc netem).
+func TestPairsAreMeasuredOnBothRailsAndTheLossyDirectionIsNamed(t *testing.T) {
+	l := nodes(t)
+	c := pairs(t, l)
+	if len(c.Pairs) != 2*rails {
+		t.Fatalf("%d directions measured, wanted %d: %+v", len(c.Pairs), 2*rails, c)
+	}
+	for _, p := range c.Pairs {
+		if p.Error == "" && (p.Gbps == nil || *p.Gbps <= 0) || p.Verdict == "broken" {
+			t.Errorf("healthy, and %+v", p)
+		}
+	}
+	for r := range rails {
+		seen := l.segments[fmt.Sprintf("rail%d", r)].take()
+		show(t, fmt.Sprintf("rail%d", r), seen)
+		for _, way := range [][2]int{{1, 2}, {2, 1}} {
+			if n := passed(seen, func(f flow) bool { return roce(way[0], way[1])(f) && f.DSCP == 26 && f.ECN == 2 }); n < 100 {
+				t.Errorf("rail%d: %d packets from node%d to node%d in the plan's class", r, n, way[0], way[1])
+			}
+		}
+	}
+	if err := shell1(l, 2, "tc qdisc replace dev rail1 root netem loss 20% limit 20000")(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := shell1(l, 2, "tc qdisc del dev rail1 root")(); err != nil {
+			t.Error(err)
+		}
+	})
+	c = pairs(t, l)
+	const want = "from node2 (rxe_1 port 1) to node1 (rxe_1 port 1), fine the other way"
+	if len(c.Findings) != 1 || c.Findings[0].ID != "pair.pair" || c.Findings[0].Severity != finding.Error || !strings.Contains(c.Findings[0].Seen, want) {
+		t.Errorf("wanted %q and nothing else: %+v", want, c)
+	}
+}
+
+// checkedPairs is what 'fabrun check --pairs --json' says of pairs.
+type checkedPairs struct {
+	Pairs []struct {
+		From, To string
+		HCAFrom  string `json:"hca_from"`
+		Rail     int
+		Gbps     *float64
+		Error    string
+		Verdict  string
+	}
+	Findings []finding.Finding
+}
+
+func pairs(t *testing.T, l *lab) checkedPairs {
+	t.Helper()
+	res := on(t, l, 1, "fabrun check --pairs quick --json "+soft, jobMax)
+	var c checkedPairs
+	if err := json.Unmarshal([]byte(res.stdout), &c); err != nil {
+		t.Fatalf("fabrun check --pairs --json: %v\n%s", err, res)
+	}
+	c.Findings = slices.DeleteFunc(c.Findings, func(f finding.Finding) bool { return f.Severity == finding.Note })
+	for _, p := range c.Pairs {
+		gbps := 0.0
+		if p.Gbps != nil {
+			gbps = *p.Gbps
+		}
+		t.Logf("rail %d %s to %s: %.4f Gb/s %s %s", p.Rail, p.From, p.To, gbps, p.Verdict, p.Error)
+	}
+	return c
 }
 
 // TestSegmentForwardsByAddressAndCountsByClass needs no nodes.
@@ -586,4 +691,44 @@ func TestSegmentForwardsByAddressAndCountsByClass(t *testing.T) {
 	if !strings.Contains(b.String(), "node1 -> node2  roce  DSCP 26 ECN 2       1 frames") {
 		t.Error(b.String())
 	}
+}
+
+// TestNodeSwitchedOffInMidJobEndsItAndIsNamed: a power failure.
+func TestNodeSwitchedOffInMidJobEndsItAndIsNamed(t *testing.T) {
+	l := nodes(t)
+	var res result
+	var err error
+	var wg sync.WaitGroup
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute*patience)
+	defer cancel()
+	wg.Add(1)
+	go func() {
+		defer wg.Done()
+		res, err = l.run(ctx, 1, "fabrun "+soft+" mpirun -np 2 labmpi 0 65536 600 > /tmp/off.out 2> /tmp/off.err; code=$?; cat /tmp/off.out; cat /tmp/off.err >&2; exit $code")
+	}()
+	started := false
+	for range 90 * patience {
+		time.Sleep(time.Second)
+		if n := passed(l.segments["rail0"].take(), roce(1, 2)); n > 50 {
+			started = true
+			break
+		}
+	}
+	off := time.Now()
+	l.guests[1].powerOff()
+	wg.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !started {
+		t.Fatalf("the job did not start:\n%s", res)
+	}
+	t.Logf("ended %.0f s after the node was switched off:\n%s", time.Since(off).Seconds(), res)
+	if res.code == 0 || !strings.Contains(res.stderr, "node2: it answers no more") {
+		t.Errorf("wanted a failure that names node2:\n%s", res)
+	}
+	if left := must(t, l, 1, "ls -d /dev/shm/fabrun-* 2>/dev/null; true", time.Minute).stdout; left != "" {
+		t.Errorf("left in /dev/shm: %s", left)
+	}
+	nothingLeft(t, l, 1)
 }

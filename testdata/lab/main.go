@@ -17,6 +17,7 @@ import (
 const usage = `usage: lab up [NODES] [FABRUN]   start NODES nodes (2) with this fabrun binary
        lab shell NODE [CMD…]      a shell on a node, or one command
        lab switch                 what passed between the nodes since the last call
+       lab cable NODE NET in|out  plug a cable (rail0, rail1, lan0) in or out
        lab down                   end it and leave nothing but the image
        lab image                  build the image only
 The lab lives in $FABRUN_LAB_DIR, or /tmp/fabrun-lab.UID: another folder is another lab.
@@ -59,6 +60,12 @@ func command(ctx context.Context, args []string) (int, error) {
 	case "switch":
 		text, err := ask(dir, "histogram")
 		fmt.Print(text)
+		return status(err), err
+	case "cable":
+		text, err := ask(dir, strings.Join(args, " "))
+		if err == nil && text != "" {
+			err = errors.New(strings.TrimSpace(text))
+		}
 		return status(err), err
 	case "down":
 		err := down(dir)
