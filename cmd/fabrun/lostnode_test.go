@@ -112,3 +112,38 @@ func TestNodeThatAnswersNoMoreIsNamedAndTheJobEnded(t *testing.T) {
 		})
 	}
 }
+
+// TestFailedJobNamesTheNodeThatAnswersNoMore: the launcher may notice first, and
+// says so in many words; the eye's own connection has not even broken yet.
+func TestFailedJobNamesTheNodeThatAnswersNoMore(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		status int
+		cause  remote.Cause
+		want   bool
+	}{{"switched off", 255, remote.Timeout, true}, {"the job ended well", 0, remote.Timeout, false}, {"it answers", 1, remote.Refused, false}} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var errs saidByMany
+				a := &app{args: []string{"fabrun"}, stdout: &bytes.Buffer{}, stderr: &errs, stdin: strings.NewReader("")}
+				p := plan.Plan{Dialect: plan.OpenMPI5}
+				p.Hosts.Hosts = []hosts.Host{{Name: "localhost"}, {Name: "n2"}}
+				job := preparedJob{dir: t.TempDir(), spec: launcher.Spec{Argv: []string{"mpirun"}}}
+				w, err := a.watchJob(plan.Plan{Dialect: plan.OpenMPI5, Argv: []plan.Arg{{Text: "mpirun"}}}, &job, runOptions{}, func() {})
+				if err != nil {
+					t.Fatal(err)
+				}
+				tr := cutOff{func(host string) error { return &remote.HostError{Host: host, Cause: c.cause, Err: errors.New("so")} }}
+				w.lookThrough(&reached{transport: tr, names: []string{"n2"}, fabrun: "fabrun"}, p, job.dir)
+				time.Sleep(20 * time.Second) // of the bubble's own clock: the session has not broken
+				if err := w.finish(launcher.Status{Code: c.status}, false); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Minute) // what was left behind ends
+				if got := strings.Contains(errs.String(), "error: n2: it answers no more (n2: timeout: so)"); got != c.want {
+					t.Errorf("named: %v, want %v\n%s", got, c.want, errs.String())
+				}
+			})
+		})
+	}
+}

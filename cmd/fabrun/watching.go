@@ -307,6 +307,10 @@ func (w *watching) event(e watch.Event) {
 
 // An eye is a session on another node that streams what that node shows.
 type eye struct {
+	host    string
+	via     remote.Transport
+	broke   bool // it ended with an error
+	named   bool // and its node was said to be lost
 	session *remote.Session
 	stdin   *io.PipeWriter // its life: the eye ends when this is closed
 	ready   chan struct{}
@@ -356,7 +360,7 @@ func (w *watching) lookThrough(by *reached, p plan.Plan, dir string) {
 			argv = append(argv, "--shared")
 		}
 		r, in := io.Pipe()
-		e := &eye{stdin: in, ready: make(chan struct{}), done: make(chan struct{})}
+		e := &eye{host: host, via: t, stdin: in, ready: make(chan struct{}), done: make(chan struct{})}
 		e.session = remote.Stream(context.Background(), t, host, remote.Command{Argv: argv, Stdin: r})
 		w.eyesThere = append(w.eyesThere, e)
 		go func() {
@@ -377,8 +381,9 @@ func (w *watching) lookThrough(by *reached, p plan.Plan, dir string) {
 			if err != nil && w.a.verbose {
 				fmt.Fprintf(w.a.stderr, "fabrun: %s cannot be watched: %v\n", host, err)
 			}
-			if err != nil && w.asking.Err() == nil {
-				w.eyeLost(host, t, others, len(self) > 0)
+			e.broke = err != nil
+			if e.broke && w.asking.Err() == nil {
+				w.eyeLost(e, others, len(self) > 0)
 			}
 		}()
 	}
@@ -406,8 +411,8 @@ func (w *watching) heard(v watch.Verdict) {
 	w.remote = append(w.remote, v)
 }
 
-// closeEyes hears the last word of each node.
-func (w *watching) closeEyes() {
+// closeEyes hears the last word of each node, and returns the eyes that had none.
+func (w *watching) closeEyes() (silent []*eye) {
 	w.unasked()
 	for _, e := range w.eyesThere {
 		//nolint:errcheck // closing a pipe never fails
@@ -420,11 +425,16 @@ func (w *watching) closeEyes() {
 		case <-limit:
 			limit = time.After(0)
 			go e.session.Close()
+			silent = append(silent, e)
 			continue
+		}
+		if e.broke && !e.named {
+			silent = append(silent, e)
 		}
 		//nolint:errcheck // it has ended
 		_ = e.session.Close()
 	}
+	return silent
 }
 
 func (w *watching) say(e watch.Event) {
@@ -650,7 +660,9 @@ func (w *watching) finish(st launcher.Status, failed bool) error {
 			errs = append(errs, w.sources[i].Close())
 		}
 	}
-	w.closeEyes()
+	if silent := w.closeEyes(); st.Code != 0 {
+		w.nameSilent(silent)
+	}
 	w.cancel()
 	<-w.done
 	w.told.close()

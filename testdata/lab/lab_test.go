@@ -693,7 +693,8 @@ func TestSegmentForwardsByAddressAndCountsByClass(t *testing.T) {
 	}
 }
 
-// TestNodeSwitchedOffInMidJobEndsItAndIsNamed: a power failure.
+// TestNodeSwitchedOffInMidJobEndsItAndIsNamed: a power failure. Open MPI's own
+// ssh is told to send no keepalives, as is its default: nobody but fabrun sees it.
 func TestNodeSwitchedOffInMidJobEndsItAndIsNamed(t *testing.T) {
 	l := nodes(t)
 	var res result
@@ -704,7 +705,7 @@ func TestNodeSwitchedOffInMidJobEndsItAndIsNamed(t *testing.T) {
 	wg.Add(1)
 	go func() {
 		defer wg.Done()
-		res, err = l.run(ctx, 1, "fabrun "+soft+" mpirun -np 2 labmpi 0 65536 600 > /tmp/off.out 2> /tmp/off.err; code=$?; cat /tmp/off.out; cat /tmp/off.err >&2; exit $code")
+		res, err = l.run(ctx, 1, "PRTE_MCA_plm_ssh_agent='ssh -o ServerAliveInterval=0' fabrun "+soft+" mpirun -np 2 labmpi 0 65536 600 > /tmp/off.out 2> /tmp/off.err; code=$?; cat /tmp/off.out; cat /tmp/off.err >&2; exit $code")
 	}()
 	started := false
 	for range 90 * patience {
