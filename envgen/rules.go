@@ -60,9 +60,13 @@ func ncclHCA(s *state, n *node) []Var {
 	if !s.usesNCCL() || len(ps) == 0 {
 		return nil
 	}
+	why := fmt.Sprintf("the %d ports of this node that are up and on the fabric; '=' makes the names exact", len(ps))
+	if len(ps) == 1 {
+		why = "the one port of this node that is up and on the fabric; '=' makes its name exact"
+	}
 	return []Var{{
 		Name: "NCCL_IB_HCA", Value: "=" + strings.Join(portNames(ps), ","),
-		Why:      fmt.Sprintf("the %d ports of this node that are up and on the fabric; '=' makes the names exact (a bare mlx5_1 also takes mlx5_10)", len(ps)),
+		Why:      why + " (a bare mlx5_1 also takes mlx5_10)",
 		Evidence: portEvidence(ps), Rejected: n.rejectedPorts(),
 		IfWrong: "a port left out is bandwidth lost; a port of another network makes connections time out; a set that differs between ranks breaks NCCL's rings",
 	}}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -84,30 +83,7 @@ func runSnapshot(ctx context.Context, a *app, o snapshotOptions) error {
 		_, err := a.stdout.Write(b.Bytes())
 		return err
 	}
-	return writeWhole(o.output, b.Bytes())
-}
-
-// writeWhole writes a file that is there completely or not at all.
-func writeWhole(name string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(name), ".fabrun-*")
-	if err != nil {
-		return fmt.Errorf("write %q: %w", name, err)
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Chmod(0o644)
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), name)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-		return fmt.Errorf("write %q: %w", name, err)
-	}
-	return nil
+	return writeWhole(o.output, b.Bytes(), 0o644)
 }
 
 // readAllBounded reads r and refuses what is larger than limit.

@@ -281,7 +281,7 @@ func (a *app) commonPath(paths map[string]string, ready []string, here bool) str
 		return first
 	}
 	text, err := os.ReadFile(a.self())
-	if err != nil || writeAtomic(first, string(text)) != nil || os.Chmod(first, 0o700) != nil {
+	if err != nil || writePrivate(first, string(text)) != nil || os.Chmod(first, 0o700) != nil {
 		return ""
 	}
 	return first

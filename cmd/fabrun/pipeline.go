@@ -254,7 +254,7 @@ func (a *app) decide(job jobLook, o jobOptions) (plan.Plan, error) {
 	})
 	place := job.alloc
 	place.Hosts = placement.Hosts
-	bind := len(job.hosts) > 0 && len(job.hosts[0].GPUs) > 0
+	bind := res.RDMA && len(job.hosts) > 0 && len(job.hosts[0].GPUs) > 0
 	if workload != nil && workload.Binding != "" {
 		bind = workload.Binding == "numa"
 	}
@@ -745,7 +745,7 @@ func (a *app) cachedAnswer(key string, ask func() string) string {
 	if cached != "" && text != "" {
 		// A cache that cannot be written costs the question again.
 		//nolint:errcheck // as said
-		_ = writeAtomic(cached, text)
+		_ = writePrivate(cached, text)
 	}
 	return text
 }
@@ -794,20 +794,12 @@ func (a *app) probeCache(key string) string {
 	return filepath.Join(base, "fabrun", "launcher-"+hex.EncodeToString(sum[:12]))
 }
 
-// writeAtomic writes a small file of the user's own so that nobody sees half of it.
-func writeAtomic(path, text string) error {
+// writePrivate writes a small file of the user's own, and its directory.
+func writePrivate(path, text string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return err
-	}
-	_, werr := f.WriteString(text)
-	if err := errors.Join(werr, f.Close()); err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return os.Rename(f.Name(), path)
+	return writeWhole(path, []byte(text), 0o600)
 }
 
 // startError is a program that cannot be started, with the status that a shell

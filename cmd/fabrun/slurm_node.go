@@ -344,19 +344,7 @@ func (s *nodeStore) write(name string, value any, log io.Writer) bool {
 		if err != nil {
 			return err
 		}
-		path := filepath.Join(s.dir, name)
-		f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-		if err != nil {
-			return err
-		}
-		_, err = f.Write(append(text, '\n'))
-		if err = errors.Join(err, f.Close()); err == nil {
-			err = os.Rename(f.Name(), path)
-		}
-		if err != nil {
-			return errors.Join(err, os.Remove(f.Name()))
-		}
-		return nil
+		return writeWhole(filepath.Join(s.dir, name), append(text, '\n'), 0o600)
 	}()
 	if err != nil {
 		fmt.Fprintf(log, "fabrun: remember %s: %v\n", name, err)
