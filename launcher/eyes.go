@@ -17,9 +17,12 @@ type EyesConfig struct {
 	OnSample func(watch.Sample)
 	Pairs    bool              // keep what carries the channels of each pair of ranks
 	Relay    func(line string) // what the user would have seen without fabrun
-	// Stall is how long a set-up may make no progress before it is said; 0
-	// means the default.
-	Stall time.Duration
+	// OnQuiet is called when no line was read for the time Stall, with how far
+	// each process has come, and with nil when lines come again: whether the job
+	// has stalled, only all nodes together tell. It may be nil; Stall 0 means
+	// StallAfter.
+	OnQuiet func([]watch.Standing)
+	Stall   time.Duration
 	// Sample is the longest pause between looks at the counters; zero means the
 	// default.
 	Sample time.Duration
@@ -33,8 +36,11 @@ const (
 	pollEvery   = time.Second
 	sampleFirst = 100 * time.Millisecond
 	sampleEvery = 10 * time.Second
-	stallAfter  = 60 * time.Second
 )
+
+// StallAfter is for how long a set-up may make no progress before it is said:
+// NCCL's own waits between attempts add up to that.
+const StallAfter = 60 * time.Second
 
 // pollPause is how long to wait for the next look at the files when nothing was
 // written for the time quiet: a line is seen after a tenth of a second, after a
@@ -57,7 +63,7 @@ type Eyes struct {
 	follower *Follower
 	progress uint64    // lines that were read
 	grown    time.Time // when one last was
-	stalled  bool      // and that it was said since
+	quiet    bool      // and that it was said since
 }
 
 // NewEyes takes the first look at the counters: what comes later is compared
@@ -67,7 +73,7 @@ func NewEyes(cfg EyesConfig) *Eyes {
 		cfg.Sample = sampleEvery
 	}
 	if cfg.Stall == 0 {
-		cfg.Stall = stallAfter
+		cfg.Stall = StallAfter
 	}
 	e := &Eyes{cfg: cfg, grown: time.Now()}
 	e.watcher = watch.New(watch.Options{OnEvent: cfg.OnEvent, Relay: cfg.Relay, Pairs: cfg.Pairs, Now: time.Now, Host: cfg.Host})
@@ -103,16 +109,30 @@ func (e *Eyes) Run(ctx context.Context) {
 			return
 		case now := <-poll.C:
 			e.follower.Poll()
-			if n := e.watcher.Progress(); n != e.progress {
-				e.progress, e.grown, e.stalled = n, now, false
-			} else if quiet := now.Sub(e.grown); quiet > e.cfg.Stall && !e.stalled {
-				e.stalled = true // said once for each time that it stops
-				e.watcher.ReportStall(int(quiet.Seconds()))
-			}
+			e.progressed(now)
 			poll.Reset(pollPause(now.Sub(e.grown)))
 		case now := <-sample.C:
 			e.sample(false)
 			sample.Reset(samplePause(now.Sub(began), e.cfg.Sample))
+		}
+	}
+}
+
+// progressed tells when the logs fall silent, and when they go on.
+func (e *Eyes) progressed(now time.Time) {
+	n := e.watcher.Progress()
+	silence := now.Sub(e.grown)
+	switch {
+	case n != e.progress:
+		e.progress, e.grown = n, now
+		if e.quiet && e.cfg.OnQuiet != nil {
+			e.cfg.OnQuiet(nil)
+		}
+		e.quiet = false
+	case silence > e.cfg.Stall && !e.quiet:
+		e.quiet = true
+		if e.cfg.OnQuiet != nil {
+			e.cfg.OnQuiet(e.watcher.Standings())
 		}
 	}
 }

@@ -184,7 +184,7 @@ func runEye(ctx context.Context, a *app, opts watchOptions, files []string) erro
 	rec := report.NewRecorder(a.stdout, time.Now, report.RecordStart{Host: host, Version: buildVersion(), Command: []string{}, Hosts: []string{host}})
 	cfg := launcher.EyesConfig{
 		Host: host, Follow: follow, Pairs: opts.pairs,
-		OnEvent: rec.Event, OnSample: rec.Sample, Relay: rec.Relay,
+		OnEvent: rec.Event, OnSample: rec.Sample, Relay: rec.Relay, OnQuiet: rec.Quiet,
 	}
 	if opts.counters {
 		cfg.Meter = launcher.NewMeter(host)

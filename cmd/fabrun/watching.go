@@ -53,7 +53,8 @@ type watching struct {
 	remote   []watch.Verdict            // of the other nodes' eyes
 	speaks   bool                       // a library's log was read on another node
 	said     map[string]bool            // what was said of all nodes: once per cause
-	broken   string                     // the sentence for which --strict ended the job
+	stall    stalls
+	broken   string // the sentence for which --strict ended the job
 	accused  bool
 	counters watch.CounterVerdict
 }
@@ -62,7 +63,7 @@ type watching struct {
 // job's streams only where one of them has to be read.
 func (a *app) watchJob(p plan.Plan, job *preparedJob, o runOptions, endJob context.CancelFunc) (*watching, error) {
 	set := rankVariables(job.spec.Env, job.spec.Argv)
-	w := &watching{a: a, p: p, began: time.Now(), stop: endJob, endJob: endJob, wants: watch.AsksForTCP(job.spec.Argv, set), done: make(chan struct{}), looks: map[string][2]watch.Sample{}, said: map[string]bool{}}
+	w := &watching{a: a, p: p, began: time.Now(), stop: endJob, endJob: endJob, wants: watch.AsksForTCP(job.spec.Argv, set), done: make(chan struct{}), looks: map[string][2]watch.Sample{}, said: map[string]bool{}, stall: newStalls()}
 	w.asking, w.unasked = context.WithCancel(context.Background())
 	if !o.strict {
 		w.endJob = nil
@@ -98,6 +99,7 @@ func (a *app) watchJob(p plan.Plan, job *preparedJob, o runOptions, endJob conte
 		Host: host, Follow: follow, OnSample: w.sample, Pairs: o.record != "",
 		OnEvent: func(e watch.Event) { w.told.put(func() { w.event(e) }) },
 		Relay:   func(line string) { w.told.put(func() { w.relay(line) }) },
+		OnQuiet: func(procs []watch.Standing) { w.quiet("", procs) },
 	}
 	w.ncclTells = strings.EqualFold(set["NCCL_DEBUG"], "INFO") || strings.EqualFold(set["NCCL_DEBUG"], "TRACE")
 	if p.Dialect != plan.Plain && (len(p.Hosts.Hosts) > 1 || o.record != "") {
@@ -305,6 +307,76 @@ func (w *watching) event(e watch.Event) {
 	}
 }
 
+// stalls puts together what the eyes say of a job whose logs have fallen silent.
+type stalls struct {
+	open   map[string]bool             // the eyes that look, by node; "" is this one
+	silent map[string][]watch.Standing // those whose logs have fallen silent
+	said   bool                        // since the last time that one of them went on
+	wait   *time.Timer                 // for the eyes that have not
+}
+
+func newStalls() stalls {
+	return stalls{open: map[string]bool{"": true}, silent: map[string][]watch.Standing{}}
+}
+
+// quiet is called when the logs of a node fall silent, and with nil when they go
+// on. The job has stalled when all are silent; a node that goes on for as long
+// again while others wait does not hold the word back.
+func (w *watching) quiet(node string, procs []watch.Standing) {
+	w.mu.Lock()
+	s := &w.stall
+	if procs == nil {
+		delete(s.silent, node)
+		s.said = false
+		w.mu.Unlock()
+		return
+	}
+	s.silent[node] = procs
+	all := len(s.silent) >= len(s.open)
+	if !all && s.wait == nil {
+		s.wait = time.AfterFunc(launcher.StallAfter, func() { w.stalled(2 * launcher.StallAfter) })
+	}
+	w.mu.Unlock()
+	if all {
+		w.stalled(launcher.StallAfter)
+	}
+}
+
+// blind notes that nobody looks at a node any more.
+func (w *watching) blind(node string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.stall.open, node)
+	delete(w.stall.silent, node)
+}
+
+// stalled says where the processes of all nodes stand, once for each time that
+// they stop.
+func (w *watching) stalled(after time.Duration) {
+	w.mu.Lock()
+	s := &w.stall
+	if s.wait != nil {
+		s.wait.Stop()
+		s.wait = nil
+	}
+	var all []watch.Standing
+	for _, node := range slices.Sorted(maps.Keys(s.silent)) {
+		all = append(all, s.silent[node]...)
+	}
+	stall := watch.StallOf(all)
+	if s.said || stall == nil {
+		w.mu.Unlock()
+		return
+	}
+	s.said = true
+	others, _ := otherNodes(w.p.Hosts)
+	stall.NotLookedAt(slices.DeleteFunc(others, func(host string) bool { return s.open[host] }))
+	w.mu.Unlock()
+	e := stall.Event(int(after.Seconds()))
+	e.Time = time.Now()
+	w.told.put(func() { w.event(e) })
+}
+
 // An eye is a session on another node that streams what that node shows.
 type eye struct {
 	host    string
@@ -354,6 +426,11 @@ func (w *watching) lookThrough(by *reached, p plan.Plan, dir string) {
 		}
 	}
 	t := by.transport
+	w.mu.Lock()
+	for _, host := range others {
+		w.stall.open[host] = true
+	}
+	w.mu.Unlock()
 	for i, host := range others {
 		argv := slices.Clone(argv)
 		if i == 0 && len(w.patterns) > 0 {
@@ -373,8 +450,10 @@ func (w *watching) lookThrough(by *reached, p plan.Plan, dir string) {
 			err := report.ReadEye(e.session.Stdout, report.EyeHandler{
 				Start: func(string) { once.Do(func() { close(e.ready) }) },
 				Event: w.elsewhere, Sample: w.sample, Relay: w.relay, Verdict: w.heard,
+				Quiet: func(procs []watch.Standing) { w.quiet(host, procs) },
 			})
 			once.Do(func() { close(e.ready) })
+			w.blind(host)
 			if err == nil {
 				_, err = e.session.Wait()
 			}

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -250,5 +251,42 @@ func TestWorkDir(t *testing.T) {
 		if got := workDir(strings.Fields(argv)); got != want {
 			t.Errorf("%s: %s, want %s", argv, got, want)
 		}
+	}
+}
+
+// TestStallOfTheJob: the word is said when all nodes have fallen silent, once, and
+// with the ranks of all of them.
+func TestStallOfTheJob(t *testing.T) {
+	var errs bytes.Buffer
+	a := &app{args: []string{"fabrun"}, stdout: &bytes.Buffer{}, stderr: &errs, stdin: strings.NewReader("")}
+	p := plan.Plan{Dialect: plan.OpenMPI5}
+	p.Hosts.Hosts = []hosts.Host{{Name: "n2"}, {Name: "n3"}, {Name: "n4"}}
+	standing := func(host string, rank int) []watch.Standing {
+		w := watch.New(watch.Options{})
+		log := "H:7:7 [0] NCCL INFO Bootstrap: Using eth0:10.0.0.1<0>\nH:7:7 [0] NCCL INFO comm 0x1 rank R nranks 3 cudaDev 0 nvmlDev 0 busId 1 commId 0x2 - Init START\n"
+		log = strings.NewReplacer("H", host, "R", strconv.Itoa(rank)).Replace(log)
+		_, _ = w.Source("").Write([]byte(log))
+		return w.Standings()
+	}
+	w := &watching{a: a, p: p, said: map[string]bool{}, stall: newStalls(), told: newQueue()}
+	w.stall.open["n2"], w.stall.open["n3"] = true, true
+	w.quiet("n2", standing("n2", 0))
+	w.quiet("n3", standing("n3", 1))
+	w.quiet("n3", nil) // a line came
+	w.quiet("", []watch.Standing{})
+	if w.stall.said {
+		t.Error("a stall is told although one node goes on")
+	}
+	w.quiet("n3", standing("n3", 1))
+	w.quiet("n3", standing("n3", 1))
+	w.told.close()
+	out := errs.String()
+	for _, want := range []string{"No progress in the set-up for 60 s", "Nothing was seen of rank 2", "n4 could not be looked at", "n2: ranks 0", "n3: ranks 1"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("stderr lacks %q:\n%s", want, out)
+		}
+	}
+	if n := strings.Count(out, "set-up of 3 ranks has stopped"); n != 1 {
+		t.Errorf("told %d times:\n%s", n, out)
 	}
 }

@@ -28,6 +28,13 @@ type recordLine struct {
 	Counters *watch.CounterVerdict `json:"counters,omitempty"`
 	Exit     *RecordExit           `json:"exit,omitempty"`
 	Relay    string                `json:"relay,omitempty"` // a line for the user's eyes, of an eye's stream only
+	Quiet    *recordQuiet          `json:"quiet,omitempty"` // likewise
+}
+
+// recordQuiet says that a node's logs have fallen silent, or go on.
+type recordQuiet struct {
+	Silent    bool             `json:"silent"`
+	Processes []watch.Standing `json:"processes"`
 }
 
 // RecordStart is what was started.
@@ -93,6 +100,12 @@ func (r *Recorder) Sample(s watch.Sample) { r.line(recordLine{Sample: &s}) }
 // Relay passes on a line that the user would have seen without fabrun.
 func (r *Recorder) Relay(line string) { r.line(recordLine{Relay: line}) }
 
+// Quiet says how far the processes of this node have come whose logs have fallen
+// silent; nil: they go on.
+func (r *Recorder) Quiet(procs []watch.Standing) {
+	r.line(recordLine{Quiet: &recordQuiet{Silent: procs != nil, Processes: procs}})
+}
+
 // EyeHandler takes what the eye of another node says, as it says it.
 type EyeHandler struct {
 	Start   func(host string)
@@ -100,6 +113,7 @@ type EyeHandler struct {
 	Sample  func(watch.Sample)
 	Relay   func(line string)
 	Verdict func(watch.Verdict)
+	Quiet   func([]watch.Standing) // as of Recorder.Quiet
 }
 
 // ReadEye reads the stream of an eye (fabrun watch --follow), which is a record
@@ -122,6 +136,15 @@ func ReadEye(r io.Reader, h EyeHandler) error {
 			h.Sample(*l.Sample)
 		case l.Relay != "" && h.Relay != nil:
 			h.Relay(l.Relay)
+		case l.Quiet != nil && h.Quiet != nil:
+			switch {
+			case !l.Quiet.Silent:
+				h.Quiet(nil)
+			case l.Quiet.Processes == nil:
+				h.Quiet([]watch.Standing{})
+			default:
+				h.Quiet(l.Quiet.Processes)
+			}
 		case l.Verdict != nil && h.Verdict != nil:
 			h.Verdict(*l.Verdict)
 		}

@@ -58,6 +58,7 @@ var ncclPatterns = []pattern{
 	{"rings", "Connected all rings", (*state).connectedRings},
 	{"trees", "Connected all trees", (*state).connectedOther},
 	{"proxy-connected", "Connected to proxy local", (*state).localRank},
+	{"connected-other", "Connected ", (*state).connectedOther}, // NVLS tree, binomial trees, Collnet chains
 	{"proxy-new", "New proxy ", (*state).localRank},
 
 	{"nvlink", " ", (*state).topologyLine},
@@ -176,9 +177,9 @@ func (st *state) commLine(m *message) {
 	}
 	switch {
 	case bytes.Contains(t, []byte("Init START")):
-		m.proc.reached(phaseInitStart)
+		m.proc.begins()
 	case bytes.Contains(t, []byte("Init COMPLETE")):
-		m.proc.reached(phaseInitDone)
+		m.proc.completes()
 		st.initDone++
 	case bytes.Contains(t, []byte("Abort COMPLETE")):
 		st.failed("nccl-abort", "NCCL gave the communicator up (abort): the first error above says why.", m)
@@ -537,8 +538,8 @@ func (st *state) channelLine(m *message) {
 		}
 		return
 	}
-	m.proc.reached(phaseChannels)
 	via := m.text[i+len(viaMark):]
+	m.proc.connects(m.text[:i], via)
 	if len(via) > 24 {
 		// RCCL says the communicator behind it: 'via NET/IB/0/GDRDMA comm 0x… nRanks 16'.
 		if j := bytes.Index(via, []byte(" comm 0x")); j > 0 {
@@ -565,6 +566,56 @@ func (st *state) channelLine(m *message) {
 		kind = st.via(m, via)
 	}
 	m.proc.uses(m.dev, kind)
+}
+
+// begins and completes note the set-up of a communicator; a process may have
+// several under way.
+func (p *proc) begins() {
+	if p == nil {
+		return
+	}
+	p.open++
+	if p.phase >= phaseInitDone {
+		p.phase = phaseAgain
+		return
+	}
+	p.reached(phaseInitStart)
+}
+
+func (p *proc) completes() {
+	if p == nil {
+		return
+	}
+	p.open = max(0, p.open-1)
+	if p.phase < phaseInitDone || p.open == 0 {
+		p.phase = phaseInitDone
+	}
+}
+
+// connects notes a connection that a process begins. Behind the end of its set-up
+// that is one for its first collective, unless it is one for a send or receive
+// ('Channel 00/1'), of whose end NCCL says nothing.
+func (p *proc) connects(t, via []byte) {
+	if p == nil {
+		return
+	}
+	if p.phase < phaseInitDone {
+		p.reached(phaseChannels)
+	} else if at := len("Channel 00"); len(t) > at+2 && string(t[at:at+3]) == "/0 " {
+		p.phase = phaseFirst
+	}
+	if len(via) > 4 && string(via[:4]) == "NET/" {
+		p.begunLen = uint8(copy(p.begun[:], t))
+	}
+}
+
+// connected notes that connections have come up.
+func (p *proc) connected() {
+	if p != nil && p.phase == phaseFirst {
+		p.phase = phaseInitDone
+		return
+	}
+	p.reached(phaseConnected)
 }
 
 // uses counts a connection of one GPU of a process.
@@ -753,7 +804,7 @@ func (st *state) viaNet(m *message, t []byte) (*int, gdrKind) {
 }
 
 func (st *state) connectedRings(m *message) {
-	m.proc.reached(phaseConnected)
+	m.proc.connected()
 	st.connected++
 	if g := intAfter(m.text, " GDR "); g == 0 || g == 1 {
 		st.ringGDR[g]++
@@ -761,7 +812,7 @@ func (st *state) connectedRings(m *message) {
 	st.announce(m)
 }
 
-func (st *state) connectedOther(m *message) { m.proc.reached(phaseConnected) }
+func (st *state) connectedOther(m *message) { m.proc.connected() }
 
 func (st *state) bootstrapLine(m *message) {
 	m.proc.reached(phaseBootstrap)

@@ -119,6 +119,7 @@ var patternCases = []struct {
 	{"bootstrap", p1 + "Bootstrap : Using eth0:10.0.0.1<0>", []string{"nets=[]", "fb=null"}},
 	{"rings", p1 + "Using network IB\n" + two + p1 + "Connected all rings, use ring PXN 0 GDR 1", []string{"gdr=true"}},
 	{"trees", p1 + "Connected all trees", []string{"fb=null"}},
+	{"connected-other", p1 + "Connected NVLS tree\n" + p1 + "Connected binomial trees", []string{"fb=null"}},
 	{"proxy-connected", p1 + "Using network Socket\n" + p1 + "comm 0x rank 0 nranks 2 cudaDev 0 - Init START\n" + p1 + "Connected to proxy localRank 1 -> connection 0x7f", []string{"fb=false"}},
 	{"proxy-new", p1 + "Using network Socket\n" + p1 + "comm 0x rank 0 nranks 2 cudaDev 0 - Init START\n" + p1 + "New proxy recv connection 3 from local rank 1, transport 0", []string{"fb=false"}},
 
@@ -385,7 +386,7 @@ func FuzzScan(f *testing.F) {
 		if v.Sentence == "" {
 			t.Error("no sentence")
 		}
-		if st := w.Stalled(); st != nil && st.Block() == "" {
+		if st := StallOf(w.Standings()); st != nil && st.Block() == "" {
 			t.Error("a stall without words")
 		}
 	})

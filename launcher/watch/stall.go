@@ -18,6 +18,41 @@ var phaseNames = [...]string{
 	phaseChannels:  "connecting channels",
 	phaseConnected: "rings connected",
 	phaseInitDone:  "set up",
+	phaseFirst:     "first collective: connecting",
+	phaseAgain:     "further communicator: waiting",
+}
+
+// Standing is how far one process has come and what it said of itself, as far as
+// a stalled job is judged by it. Its JSON is what the eye of a node tells the head.
+type Standing struct {
+	Host     string `json:"host"`
+	PID      uint32 `json:"pid"`
+	Phase    int    `json:"phase"`
+	Ranks    []int  `json:"ranks,omitempty"`
+	NRanks   int    `json:"nranks,omitempty"` // of its largest communicator; 0 unknown
+	Version  string `json:"version,omitempty"`
+	Net      string `json:"net,omitempty"`
+	Devices  string `json:"devices,omitempty"`
+	GID      string `json:"gid,omitempty"`
+	Address  string `json:"address,omitempty"`   // by which it is reached
+	WaitsFor string `json:"waits_for,omitempty"` // address<port> that it tries to reach
+	// Pair is the ranks of the last connection between nodes that it began.
+	Pair []int `json:"pair,omitempty"`
+}
+
+// underWay reports whether a process is in its first set-up, or, again, in what
+// comes after it.
+func (s Standing) underWay() (first, again bool) {
+	p := phase(s.Phase)
+	return p > phaseSeen && p < phaseConnected, p == phaseFirst || p == phaseAgain
+}
+
+// who names a process for a person.
+func (s Standing) who() string {
+	if len(s.Ranks) == 1 {
+		return fmt.Sprintf("%s rank %d", s.Host, s.Ranks[0])
+	}
+	return fmt.Sprintf("%s process %d", s.Host, s.PID)
 }
 
 // StallGroup is the ranks of one host that have come equally far.
@@ -38,55 +73,76 @@ type Stall struct {
 	Suspect string       `json:"suspect"` // the best guess, in one sentence
 }
 
-// Stalled describes a set-up that is under way and not done; nil where no rank
-// is in one.
-func (w *Watcher) Stalled() *Stall {
+// Standings tells how far each process has come of which lines were read, in the
+// order of hosts and process numbers.
+func (w *Watcher) Standings() []Standing {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.st.stalled()
-}
-
-func (st *state) stalled() *Stall {
+	st := &w.st
 	hosts := st.trustedHosts()
-	type key struct {
-		phase phase
-		host  string
-	}
-	groups := map[key]*StallGroup{}
-	seen := map[int]bool{}
-	under := false
-	var behind *proc
+	out := []Standing{}
 	for k, p := range st.procs {
 		if _, ok := hosts[k.host]; !ok {
 			continue
 		}
-		g := groups[key{p.phase, k.host}]
+		s := Standing{
+			Host: k.host, PID: k.pid, Phase: int(p.phase), Ranks: slices.Clone(p.ranks), NRanks: p.nranks, Version: p.version,
+			Net: p.net, Devices: p.devs, GID: p.gid, Address: p.addr, WaitsFor: p.waitsFor,
+		}
+		if from, to := channelRanks(p.begun[:p.begunLen]); from >= 0 && to >= 0 {
+			s.Pair = []int{from, to}
+		}
+		out = append(out, s)
+	}
+	slices.SortFunc(out, func(a, b Standing) int { return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.PID, b.PID)) })
+	return out
+}
+
+// StallOf describes a set-up that is under way and not done, by the processes of
+// all nodes; nil where none is in one.
+func StallOf(procs []Standing) *Stall {
+	type key struct {
+		phase int
+		host  string
+	}
+	groups := map[key]*StallGroup{}
+	seen := map[int]bool{}
+	first, again := 0, 0
+	nranks := 0
+	for _, p := range procs {
+		nranks = max(nranks, p.NRanks)
+	}
+	for _, p := range procs {
+		if p.Phase < 0 || p.Phase >= len(phaseNames) {
+			continue // of a newer fabrun
+		}
+		g := groups[key{p.Phase, p.Host}]
 		if g == nil {
-			g = &StallGroup{Phase: phaseNames[p.phase], Host: k.host, Ranks: []int{}}
-			groups[key{p.phase, k.host}] = g
+			g = &StallGroup{Phase: phaseNames[p.Phase], Host: p.Host, Ranks: []int{}}
+			groups[key{p.Phase, p.Host}] = g
 		}
 		g.Procs++
-		if p.nranks == st.nranks {
-			for _, r := range p.ranks {
+		if p.NRanks == nranks {
+			for _, r := range p.Ranks {
 				seen[r] = true
 				g.Ranks = append(g.Ranks, r)
 			}
 		}
-		if p.phase > phaseSeen && p.phase < phaseConnected {
-			under = true
-		}
-		if behind == nil || p.phase < behind.phase {
-			behind = p
+		if f, a := p.underWay(); f {
+			first++
+		} else if a {
+			again++
 		}
 	}
-	if !under {
+	// A line that says an end can be lost where several processes share a stream:
+	// one process alone that has not come to it is no proof.
+	if first == 0 && again < 2 {
 		return nil
 	}
-	s := &Stall{Groups: []StallGroup{}, Missing: []int{}, Differ: st.differences(hosts), Waits: st.waits(hosts)}
-	if st.nranks > 0 {
-		n := st.nranks
-		s.NRanks = &n
-		for r := 0; r < n && len(s.Missing) < 1024; r++ {
+	s := &Stall{Groups: []StallGroup{}, Missing: []int{}, Differ: differences(procs), Waits: waits(procs)}
+	if nranks > 0 {
+		s.NRanks = &nranks
+		for r := 0; r < nranks && len(s.Missing) < maxProcs; r++ {
 			if !seen[r] {
 				s.Missing = append(s.Missing, r)
 			}
@@ -99,33 +155,45 @@ func (st *state) stalled() *Stall {
 		slices.Sort(g.Ranks)
 		s.Groups = append(s.Groups, g)
 	}
-	s.Suspect = st.suspect(s, behind)
+	s.Suspect = s.suspect(procs)
 	return s
 }
 
+// NotLookedAt adds the hosts at whose logs nobody looks: the ranks of which
+// nothing was seen may be there.
+func (s *Stall) NotLookedAt(hosts []string) {
+	if len(s.Missing) > 0 {
+		s.Suspect += unseenText(hosts)
+	}
+}
+
 // differences says what is not the same on all processes.
-func (st *state) differences(hosts map[string]int) []string {
+func differences(procs []Standing) []string {
 	out := []string{}
 	for _, what := range []struct {
 		name string
-		of   func(*proc) string
+		of   func(Standing) string
 	}{
-		{"library version", func(p *proc) string { return p.version }},
-		{"network", func(p *proc) string { return p.net }},
-		{"RDMA devices", func(p *proc) string { return p.devs }},
-		{"GID index", func(p *proc) string { return p.gid }},
+		{"library versions", func(p Standing) string { return p.Version }},
+		{"networks", func(p Standing) string { return p.Net }},
+		{"RDMA devices", func(p Standing) string { return p.Devices }},
+		{"GID indexes", func(p Standing) string { return p.GID }},
 	} {
 		by := map[string][]string{}
-		for k, p := range st.procs {
-			if _, ok := hosts[k.host]; ok && what.of(p) != "" {
-				addHost(by, what.of(p), k.host)
+		for _, p := range procs {
+			if v := what.of(p); v != "" && (len(by) < 16 || by[v] != nil) {
+				addHost(by, v, p.Host)
 			}
 		}
 		if len(by) < 2 {
 			continue
 		}
+		// The odd one out first: it is on the fewest hosts.
+		values := slices.SortedFunc(maps.Keys(by), func(a, b string) int {
+			return cmp.Or(cmp.Compare(len(by[a]), len(by[b])), cmp.Compare(a, b))
+		})
 		var parts []string
-		for _, v := range slices.Sorted(maps.Keys(by)) {
+		for _, v := range values {
 			slices.Sort(by[v])
 			parts = append(parts, v+" on "+shortList(by[v]))
 		}
@@ -147,26 +215,39 @@ func shortList(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-func (st *state) waits(hosts map[string]int) []string {
+// waits says which process tries to reach which address, and whose that is.
+func waits(procs []Standing) []string {
 	out := []string{}
-	for k, p := range st.procs {
-		if _, ok := hosts[k.host]; ok && p.waitsFor != "" {
-			out = append(out, k.host+rankWord(p)+" waits for "+p.waitsFor)
+	for _, p := range procs {
+		if p.WaitsFor != "" && len(out) < 16 {
+			out = append(out, p.who()+" waits for "+p.WaitsFor+ownerOf(procs, p.WaitsFor))
 		}
 	}
-	slices.Sort(out)
-	return out[:min(len(out), 16)]
+	return out
 }
 
-func rankWord(p *proc) string {
-	if len(p.ranks) == 1 {
-		return fmt.Sprintf(" rank %d", p.ranks[0])
+// ownerOf names the host of 'address<port>', "" where nobody told.
+func ownerOf(procs []Standing, target string) string {
+	addr, _, _ := strings.Cut(target, "<")
+	for _, p := range procs {
+		if p.Address != "" && p.Address == addr {
+			return " of " + p.Host
+		}
 	}
 	return ""
 }
 
 // suspect picks what most likely holds the job up.
-func (st *state) suspect(s *Stall, behind *proc) string {
+func (s *Stall) suspect(procs []Standing) string {
+	// Of those that are under way, the ones that are behind hold up the others.
+	var behind *Standing
+	last := 0
+	for i, p := range procs {
+		last = max(last, p.Phase)
+		if behind == nil || p.Phase < behind.Phase {
+			behind = &procs[i]
+		}
+	}
 	switch {
 	case len(s.Waits) > 0:
 		return s.Waits[0] + ": a firewall, or the wrong interface (NCCL_SOCKET_IFNAME)."
@@ -174,10 +255,54 @@ func (st *state) suspect(s *Stall, behind *proc) string {
 		return strings.ToUpper(s.Differ[0][:1]) + s.Differ[0][1:] + "."
 	case len(s.Missing) > 0 && s.NRanks != nil && len(s.Missing) < *s.NRanks:
 		return fmt.Sprintf("Nothing was seen of rank %s: look at the process and its host.", intList(s.Missing))
-	case behind != nil && behind.phase < phaseInitStart:
-		return fmt.Sprintf("The process %d on %s%s is behind the others.", behind.pid, behind.host, rankWord(behind))
+	case behind != nil && phase(behind.Phase) < phaseInitStart:
+		return fmt.Sprintf("Process %d on %s%s is behind the others.", behind.PID, behind.Host, rankWord(behind.Ranks))
+	}
+	if pair := pairOf(procs); pair != "" {
+		return pair + " is the last connection between nodes that was begun: look at route, MTU, PFC and GID between the two."
+	}
+	if behind != nil && behind.Phase < last && phase(behind.Phase) < phaseConnected {
+		return fmt.Sprintf("%s is behind the others (%s).", behind.who(), phaseNames[behind.Phase])
 	}
 	return "All ranks wait in the same place: the connections between hosts do not come up (route, MTU, PFC, GID)."
+}
+
+func rankWord(ranks []int) string {
+	if len(ranks) == 1 {
+		return fmt.Sprintf(" (rank %d)", ranks[0])
+	}
+	return ""
+}
+
+// pairOf names the two ranks whose connection most processes that still connect
+// have begun last: each of the two ends says it.
+func pairOf(procs []Standing) string {
+	host := map[int]string{}
+	count := map[[2]int]int{}
+	for _, p := range procs {
+		for _, r := range p.Ranks {
+			host[r] = p.Host
+		}
+		if ph := phase(p.Phase); len(p.Pair) == 2 && (ph == phaseChannels || ph == phaseFirst) {
+			count[[2]int{p.Pair[0], p.Pair[1]}]++
+		}
+	}
+	var best [2]int
+	for pair, n := range count {
+		if m := count[best]; n > m || n == m && (pair[0] < best[0] || pair[0] == best[0] && pair[1] < best[1]) {
+			best = pair
+		}
+	}
+	if count[best] == 0 {
+		return ""
+	}
+	name := func(r int) string {
+		if host[r] == "" {
+			return fmt.Sprintf("rank %d", r)
+		}
+		return fmt.Sprintf("rank %d (%s)", r, host[r])
+	}
+	return "From " + name(best[0]) + " to " + name(best[1])
 }
 
 func intList(n []int) string {
@@ -204,6 +329,9 @@ func intList(n []int) string {
 	return b.String()
 }
 
+// maxBlockLines bounds the lines of a block that tell of hosts one by one.
+const maxBlockLines = 24
+
 // Block is the stall as text to paste into a report.
 func (s Stall) Block() string {
 	var b strings.Builder
@@ -212,7 +340,7 @@ func (s Stall) Block() string {
 		size = fmt.Sprintf(" of %d ranks", *s.NRanks)
 	}
 	fmt.Fprintf(&b, "set-up%s has stopped\n", size)
-	for _, g := range s.Groups {
+	for _, g := range s.shortGroups() {
 		who := fmt.Sprintf("%d processes", g.Procs)
 		if len(g.Ranks) > 0 {
 			who = "ranks " + intList(g.Ranks)
@@ -229,19 +357,36 @@ func (s Stall) Block() string {
 	return b.String()
 }
 
-// ReportStall makes an event of a stall, once; false where there is none.
-func (w *Watcher) ReportStall(seconds int) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	s := w.st.stalled()
-	if s == nil {
-		return false
+// shortGroups joins the hosts of a phase where there are many: a thousand ranks
+// wait in a handful of places.
+func (s Stall) shortGroups() []StallGroup {
+	if len(s.Groups) <= maxBlockLines {
+		return s.Groups
 	}
-	w.st.emit("stall", Event{
+	var out []StallGroup
+	hosts := map[string][]string{}
+	for _, g := range s.Groups {
+		hosts[g.Phase] = append(hosts[g.Phase], g.Host)
+		if n := len(out); n > 0 && out[n-1].Phase == g.Phase {
+			out[n-1].Procs += g.Procs
+			out[n-1].Ranks = append(slices.Clone(out[n-1].Ranks), g.Ranks...)
+			continue
+		}
+		out = append(out, g)
+	}
+	for i := range out {
+		out[i].Host = shortList(hosts[out[i].Phase])
+		slices.Sort(out[i].Ranks)
+	}
+	return out
+}
+
+// Event is what is said of a stall that lasts for so many seconds.
+func (s Stall) Event(seconds int) Event {
+	return Event{
 		ID: "stall", Severity: SeverityWarning,
 		Text: fmt.Sprintf("No progress in the set-up for %d s. %s", seconds, s.Suspect), Block: s.Block(),
-	}, nil)
-	return true
+	}
 }
 
 // gidLine reads 'NET/IB: IbDev 0 Port 1 qpn 4711 mtu 5 GID 3 (…)'.

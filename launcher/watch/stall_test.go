@@ -1,6 +1,8 @@
 package watch
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,16 +21,16 @@ n2:20:20 [0] NCCL INFO NCCL version 2.26.2+cuda12.2
 	for _, c := range []struct{ name, log, suspect string }{
 		{
 			"a rank waits for an address", begin + "n2:20:21 [0] NCCL INFO socketPollConnect: connect to 10.0.0.1<4711> returned Connection timed out, retrying (3/34) after sleep for 100 msec\n",
-			"n2 waits for 10.0.0.1<4711>",
+			"n2 process 20 waits for 10.0.0.1<4711> of n1",
 		},
-		{"versions differ", begin, "Library version differ: 2.26.2 on n2; 2.27.7 on n1."},
+		{"versions differ", begin, "Library versions differ: 2.26.2 on n2; 2.27.7 on n1."},
 		{"ranks are missing", strings.ReplaceAll(begin, "2.26.2", "2.27.7"), "Nothing was seen of rank 1-3"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := New(Options{})
 			s := w.Source("")
 			_, _ = s.Write([]byte(c.log))
-			stall := w.Stalled()
+			stall := StallOf(w.Standings())
 			if stall == nil {
 				t.Fatal("no stall")
 			}
@@ -44,15 +46,150 @@ n2:20:20 [0] NCCL INFO NCCL version 2.26.2+cuda12.2
 					t.Errorf("block lacks %q:\n%s", want, block)
 				}
 			}
-			if !w.ReportStall(60) {
-				t.Error("not reported")
+			if e := stall.Event(60); e.ID != "stall" || !strings.Contains(e.Text, "for 60 s") || e.Block != block {
+				t.Errorf("event %+v", e)
 			}
 		})
 	}
 	w := New(Options{})
 	_, _ = w.Source("").Write([]byte(twoNodeLog))
-	if s := w.Stalled(); s != nil {
+	if s := StallOf(w.Standings()); s != nil {
 		t.Errorf("a job that is set up has stalled: %+v", s)
+	}
+}
+
+// nodeLog is what the ranks of one node of a job on two say, up to a point.
+func nodeLog(node int, upTo ...string) string {
+	var b strings.Builder
+	for r := 2 * node; r < 2*node+2; r++ {
+		p := fmt.Sprintf("n%d:%d:%d [%d] NCCL INFO ", node, 100+r, 100+r, r%2)
+		for _, what := range upTo {
+			b.WriteString(p)
+			switch what {
+			case "bootstrap":
+				fmt.Fprintf(&b, "Bootstrap: Using eth0:10.0.0.%d<0>", node+1)
+			case "version":
+				b.WriteString("NCCL version 2.27.7+cuda12.8")
+			case "network":
+				b.WriteString("Using network IB")
+			case "devices":
+				b.WriteString("NET/IB : Using [0]mlx5_0:1/RoCE [1]mlx5_1:1/RoCE [RO]; OOB eth0:10.0.0.1<0>")
+			case "one device":
+				b.WriteString("NET/IB : Using [0]mlx5_0:1/RoCE [RO]; OOB eth0:10.0.0.1<0>")
+			case "start":
+				fmt.Fprintf(&b, "ncclCommInitRank comm 0x1 rank %d nranks 4 cudaDev 0 nvmlDev 0 busId 1000 commId 0x9 - Init START", r)
+			case "done":
+				fmt.Fprintf(&b, "ncclCommInitRank comm 0x1 rank %d nranks 4 cudaDev 0 nvmlDev 0 busId 1000 commId 0x9 - Init COMPLETE", r)
+			case "channels":
+				fmt.Fprintf(&b, "Channel 00/0 : %d[0] -> %d[0] [send] via NET/IB/0/GDRDMA", r, (r+1)%4)
+			case "sendrecv":
+				fmt.Fprintf(&b, "Channel 00/1 : %d[0] -> %d[0] [send] via NET/IB/0/GDRDMA", r, (r+1)%4)
+			case "rings":
+				b.WriteString("Connected all rings, use ring PXN 0 GDR 1")
+			}
+			b.WriteByte('\n')
+		}
+	}
+	return b.String()
+}
+
+// TestStallOfAllNodes: what each node's eye saw, put together.
+func TestStallOfAllNodes(t *testing.T) {
+	up := []string{"bootstrap", "version", "devices", "network", "start"}
+	full := append(slices.Clone(up), "channels", "rings", "done")
+	lazy := append(slices.Clone(up), "done")
+	for _, c := range []struct {
+		name    string
+		nodes   [][]string
+		suspect string // "": no stall
+		lines   []string
+	}{
+		{"all is well", [][]string{full, full}, "", nil},
+		{"well, and connecting later", [][]string{lazy, lazy}, "", nil},
+		{"sends and receives tell no end", [][]string{append(slices.Clone(lazy), "sendrecv"), append(slices.Clone(lazy), "sendrecv")}, "", nil},
+		{"a further communicator came up", [][]string{append(slices.Clone(full), "start", "done"), append(slices.Clone(full), "start", "done")}, "", nil},
+		{
+			"a node never came",
+			[][]string{up, nil},
+			"Nothing was seen of rank 2-3",
+			[]string{"waiting for the other ranks  n0: ranks 0-1", "not seen                     ranks 2-3"},
+		},
+		{
+			"a node is behind",
+			[][]string{up, {"bootstrap"}},
+			"Nothing was seen of rank 2-3",
+			[]string{"bootstrap                    n1: 2 processes"},
+		},
+		{
+			"devices differ",
+			[][]string{up, {"bootstrap", "version", "one device", "network", "start"}},
+			"RDMA devices differ: mlx5_0:1/RoCE on n1; mlx5_0:1/RoCE mlx5_1:1/RoCE on n0.",
+			nil,
+		},
+		{
+			"a pair does not connect",
+			[][]string{append(slices.Clone(up), "channels"), append(slices.Clone(up), "channels")},
+			"From rank 0 (n0) to rank 1 (n0) is the last",
+			[]string{"connecting channels          n0: ranks 0-1", "connecting channels          n1: ranks 2-3"},
+		},
+		{
+			"the first collective",
+			[][]string{append(slices.Clone(lazy), "channels"), append(slices.Clone(lazy), "channels", "rings")},
+			"From rank 0 (n0) to rank 1 (n0) is the last",
+			[]string{"first collective: connecting n0: ranks 0-1", "set up                       n1: ranks 2-3"},
+		},
+		{
+			"a further communicator",
+			[][]string{append(slices.Clone(full), "start"), full},
+			"All ranks wait in the same place",
+			[]string{"further communicator: waiting n0: ranks 0-1"},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var all []Standing
+			for i, upTo := range c.nodes {
+				w := New(Options{})
+				_, _ = w.Source("").Write([]byte(nodeLog(i, upTo...)))
+				all = append(all, w.Standings()...)
+			}
+			s := StallOf(all)
+			if (s != nil) != (c.suspect != "") {
+				t.Fatalf("stall %+v, want one: %v", s, c.suspect != "")
+			}
+			if s == nil {
+				return
+			}
+			if !strings.HasPrefix(s.Suspect, c.suspect) {
+				t.Errorf("suspect %q, want %q", s.Suspect, c.suspect)
+			}
+			for _, want := range c.lines {
+				if !strings.Contains(s.Block(), want) {
+					t.Errorf("block lacks %q:\n%s", want, s.Block())
+				}
+			}
+		})
+	}
+}
+
+// TestStallOfManyNodes: the block of a thousand ranks fits on a screen.
+func TestStallOfManyNodes(t *testing.T) {
+	var all []Standing
+	for r := range 1000 {
+		if r == 717 {
+			continue
+		}
+		all = append(all, Standing{Host: fmt.Sprintf("gpu%03d", r/8), PID: uint32(1000 + r), Phase: int(phaseInitStart), Ranks: []int{r}, NRanks: 1000, Version: "2.27.7"})
+	}
+	s := StallOf(all)
+	if s == nil || !strings.HasPrefix(s.Suspect, "Nothing was seen of rank 717") {
+		t.Fatalf("%+v", s)
+	}
+	block := s.Block()
+	if n := strings.Count(block, "\n"); n > 6 || len(block) > 1000 {
+		t.Errorf("%d lines:\n%s", n, block)
+	}
+	if want := "gpu005 and 119 more: ranks 0-716,718-999"; !strings.Contains(block, want) {
+		t.Errorf("block lacks %q:\n%s", want, block)
 	}
 }
 

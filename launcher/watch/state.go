@@ -34,6 +34,10 @@ type proc struct {
 	version, devs, gid string // as it told them
 	waitsFor           string // the address that it tries to reach
 
+	open     int            // communicators whose set-up was begun and not completed
+	begun    [maxBegun]byte // how its last line of a connection between nodes begins
+	begunLen uint8
+
 	iface, addr string   // by which it is reached; addr "" unknown
 	gpus        []gpuUse // those whose connections were told
 }
@@ -48,6 +52,9 @@ type gpuUse struct {
 	direct, staged uint32
 }
 
+// maxBegun is enough for 'Channel 00/0 : 1234[7] -> 1242[7]', with bus numbers too.
+const maxBegun = 56
+
 // phase is how far a rank has come; used to say what a stalled job waits for.
 type phase uint8
 
@@ -59,6 +66,9 @@ const (
 	phaseChannels
 	phaseConnected
 	phaseInitDone
+	// phaseFirst: set up, and connecting for its first collective (2.22 on).
+	phaseFirst
+	phaseAgain // sets up a further communicator
 )
 
 // transportKey counts channel lines of one kind.
