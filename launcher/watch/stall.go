@@ -342,6 +342,9 @@ func (s Stall) Block() string {
 	fmt.Fprintf(&b, "set-up%s has stopped\n", size)
 	for _, g := range s.shortGroups() {
 		who := fmt.Sprintf("%d processes", g.Procs)
+		if g.Procs == 1 {
+			who = "1 process"
+		}
 		if len(g.Ranks) > 0 {
 			who = "ranks " + intList(g.Ranks)
 		}
