@@ -199,7 +199,8 @@ func Suspects(h topology.Host, t *TestPort, p profiles.Profile, o Outcome) strin
 	wrong := func(ids ...string) string {
 		for _, f := range fs {
 			mine := f.Subject == t.HCA || strings.HasPrefix(f.Subject, name) || strings.HasPrefix(f.Subject, t.HCA+" ") || f.Subject == "PCIe" || f.Subject == "IOMMU"
-			if mine && slices.Contains(ids, f.ID) {
+			// A note says that something is not known, but of counters that there are some.
+			if mine && slices.Contains(ids, f.ID) && (f.Severity != finding.Note || f.ID == "counter.errors") {
 				return f.Seen
 			}
 		}

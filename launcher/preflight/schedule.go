@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -167,77 +168,58 @@ type Culprit struct {
 // portKey is one port of the job.
 type portKey struct{ host, rail int }
 
-// evidence is what is known of one port.
-type evidence struct {
-	clean     bool // both directions good with somebody
-	bad       bool
-	tx, rx    bool // bad with a port that is clean
-	confirmed int
-	dead      bool
-	worst     Outcome
-}
-
 // maxLocateRounds bounds re-pairing: three rounds name one fault among any
-// number; more are used only where suspects outnumber the good ends.
+// number; more are used only where suspects outnumber the good ends, or several
+// faults hide each other.
 const maxLocateRounds = 8
 
 // Locate finds who is to blame for bad outcomes by testing suspects against
 // ports that are known to be good. probe runs one round of disjoint tests. It
 // returns the culprits and how many rounds that took.
+//
+// Good tests join ports to parts that reach each other; parts between which no
+// test failed are taken for one fabric, the largest first. A port without a
+// good test is a suspect, a part that fails towards the fabric an island.
 func Locate(measured []Measured, probe func([]Probe) []Measured) ([]Culprit, int) {
-	l := locator{ports: map[portKey]*evidence{}, tried: map[[2]portKey]bool{}}
+	l := &locator{tried: map[[2]portKey]int{}, sure: map[portKey]bool{}}
 	l.add(measured)
-	var bad []Measured
-	for _, m := range measured {
-		if m.There.Bad() || m.Back.Bad() {
-			bad = append(bad, m)
-		}
-	}
-	if len(bad) == 0 {
+	if !slices.ContainsFunc(measured, func(m Measured) bool { return m.There.Bad() || m.Back.Bad() }) {
 		return nil, 0
 	}
 	rounds := 0
 	for rounds < maxLocateRounds {
-		next := l.next(2)
+		next := l.next(rounds)
 		if len(next) == 0 {
 			break
 		}
 		l.add(probe(next))
 		rounds++
 	}
-	rounds += l.groups(probe)
-	return l.verdict(bad, probe, &rounds), rounds
+	out := l.verdict(probe, &rounds)
+	return out, rounds
 }
 
 type locator struct {
-	ports  map[portKey]*evidence
-	tried  map[[2]portKey]bool
-	seen   []Measured
-	asked  int // rounds of next
-	groupd []Culprit
+	tried map[[2]portKey]int
+	sure  map[portKey]bool // ports by which a doubted part of the fabric was tested
+	seen  []Measured
+	rails map[int]*railState
 }
 
-func (l *locator) port(k portKey) *evidence {
-	e := l.ports[k]
-	if e == nil {
-		e = &evidence{}
-		l.ports[k] = e
-	}
-	return e
+// part is a set of ports that reach each other by good tests; a single port
+// without any is a part of one.
+type part struct {
+	ports   []portKey // by host
+	fine    bool      // taken for the fabric
+	against int       // ports of the other parts with which a test failed
 }
 
-func (l *locator) keys() []portKey {
-	ks := make([]portKey, 0, len(l.ports))
-	for k := range l.ports {
-		ks = append(ks, k)
-	}
-	slices.SortFunc(ks, func(a, b portKey) int {
-		if a.rail != b.rail {
-			return a.rail - b.rail
-		}
-		return a.host - b.host
-	})
-	return ks
+// railState is what all tests so far say of one rail.
+type railState struct {
+	parts  []*part // the fabric's first
+	of     map[portKey]*part
+	bad    map[portKey][]Measured // failed tests of a port
+	fabric []portKey              // ports of all fine parts, by host
 }
 
 func pairKey(a, b portKey) [2]portKey {
@@ -247,148 +229,306 @@ func pairKey(a, b portKey) [2]portKey {
 	return [2]portKey{a, b}
 }
 
-// add takes outcomes in and judges all of them anew: a port that turned out
-// to be good changes who is to blame for what was seen before.
+func (m Measured) ends() (a, b portKey) { return portKey{m.A, m.Rail}, portKey{m.B, m.Rail} }
+
+func (m Measured) bad() bool { return m.There.Bad() || m.Back.Bad() }
+
+func byHost(a, b portKey) int { return a.host - b.host }
+
+// add takes outcomes in and judges all of them anew: a port that turned out to
+// be good changes who is to blame for what was seen before.
 func (l *locator) add(more []Measured) {
 	l.seen = append(l.seen, more...)
-	ms := l.seen
-	clear(l.ports)
-	for _, m := range ms {
-		a, b := portKey{m.A, m.Rail}, portKey{m.B, m.Rail}
-		l.tried[pairKey(a, b)] = true
-		ea, eb := l.port(a), l.port(b)
-		if !m.There.Bad() && !m.Back.Bad() {
-			ea.clean, eb.clean = true, true
+	l.rails = map[int]*railState{}
+	for _, m := range l.seen {
+		r := l.rails[m.Rail]
+		if r == nil {
+			r = &railState{of: map[portKey]*part{}, bad: map[portKey][]Measured{}}
+			l.rails[m.Rail] = r
+		}
+		a, b := m.ends()
+		for _, k := range []portKey{a, b} {
+			if r.of[k] == nil {
+				r.of[k] = &part{ports: []portKey{k}}
+			}
+		}
+		if m.bad() {
+			r.bad[a], r.bad[b] = append(r.bad[a], m), append(r.bad[b], m)
 			continue
 		}
-		ea.bad, eb.bad = true, true
+		if pa, pb := r.of[a], r.of[b]; pa != pb {
+			if len(pa.ports) < len(pb.ports) {
+				pa, pb = pb, pa
+			}
+			pa.ports = append(pa.ports, pb.ports...)
+			for _, k := range pb.ports {
+				r.of[k] = pa
+			}
+		}
 	}
-	for _, m := range ms {
-		if !m.There.Bad() && !m.Back.Bad() {
-			continue
-		}
-		a, b := l.port(portKey{m.A, m.Rail}), l.port(portKey{m.B, m.Rail})
-		blame := func(e, other *evidence, tx, rx Outcome) {
-			if !other.clean || e.clean {
-				return
-			}
-			e.tx, e.rx = e.tx || tx.Bad(), e.rx || rx.Bad()
-			e.confirmed++
-			e.dead = tx.Gbps == nil && rx.Gbps == nil && tx.Error != "" && rx.Error != ""
-			for _, o := range []Outcome{tx, rx} {
-				if o.Bad() && (e.worst.Verdict == "" || o.Gbps == nil || e.worst.Gbps != nil && *o.Gbps < *e.worst.Gbps) {
-					e.worst = o
-				}
-			}
-		}
-		blame(a, b, m.There, m.Back)
-		blame(b, a, m.Back, m.There)
+	for _, m := range more {
+		a, b := m.ends()
+		l.tried[pairKey(a, b)]++
+	}
+	for _, r := range l.rails {
+		r.settle()
 	}
 }
 
-// next pairs every suspect with a clean port of its rail that it has not met.
-// A suspect is bad, not clean, and blamed fewer than want times.
-func (l *locator) next(want int) []Probe {
-	var out []Probe
-	ks := l.keys()
-	byRail := map[int][]portKey{}
-	for _, k := range ks {
-		if e := l.ports[k]; e.clean && !e.bad {
-			byRail[k.rail] = append(byRail[k.rail], k)
+// settle orders the parts and says which are the fabric: every part of two
+// ports or more that has no failed test with it, those first that contradict the
+// fewest ports: an island contradicts all the fabric that it was tested with.
+func (r *railState) settle() {
+	for _, k := range sortedPorts(r.of) {
+		if p := r.of[k]; !slices.Contains(r.parts, p) {
+			slices.SortFunc(p.ports, byHost)
+			r.parts = append(r.parts, p)
 		}
 	}
-	suspects := map[int][]portKey{}
-	for _, k := range ks {
-		if e := l.ports[k]; e.bad && !e.clean {
-			suspects[k.rail] = append(suspects[k.rail], k)
-		}
-	}
-	defer func() { l.asked++ }()
-	used := map[portKey]bool{}
-	at := map[int]int{}
-	for _, k := range ks {
-		e := l.ports[k]
-		if used[k] || !e.bad || e.clean || e.confirmed >= want {
-			continue
-		}
-		good := byRail[k.rail]
-		if len(good) == 0 && l.asked < 2 {
-			// Nobody of this rail is known to be good: suspects that have not met
-			// may clear each other.
-			good = suspects[k.rail]
-		}
-		// From the suspect's own place onwards: partners spread over switches,
-		// and each is used once.
-		for i := range good {
-			g := good[(at[k.rail]+i+k.host)%len(good)]
-			if g == k || used[g] || l.tried[pairKey(k, g)] {
-				continue
+	for _, p := range r.parts {
+		seen := map[*part]bool{p: true}
+		for _, k := range p.ports {
+			for _, m := range r.bad[k] {
+				if o := r.other(m, k); len(o.ports) > 1 && !seen[o] {
+					seen[o] = true
+					p.against += len(o.ports)
+				}
 			}
-			used[g], used[k] = true, true
-			at[k.rail]++
-			out = append(out, Probe{Pair{k.host, g.host}, k.rail})
-			break
+		}
+	}
+	slices.SortStableFunc(r.parts, func(a, b *part) int {
+		return cmp.Or(a.against-b.against, len(b.ports)-len(a.ports))
+	})
+	for _, p := range r.parts {
+		p.fine = len(p.ports) > 1 && !slices.ContainsFunc(p.ports, func(k portKey) bool {
+			return slices.ContainsFunc(r.bad[k], func(m Measured) bool { return r.other(m, k).fine })
+		})
+		if p.fine {
+			r.fabric = append(r.fabric, p.ports...)
+		}
+	}
+	slices.SortFunc(r.fabric, byHost)
+}
+
+// largest is the fabric's largest part; one without ports where there is none.
+func (r *railState) largest() *part {
+	best := &part{}
+	for _, p := range r.parts {
+		if p.fine && len(p.ports) > len(best.ports) {
+			best = p
+		}
+	}
+	return best
+}
+
+func sortedPorts[V any](m map[portKey]V) []portKey {
+	ks := make([]portKey, 0, len(m))
+	for k := range m {
+		ks = append(ks, k)
+	}
+	slices.SortFunc(ks, byHost)
+	return ks
+}
+
+// other is the part at the other end of a test of k.
+func (r *railState) other(m Measured, k portKey) *part {
+	a, b := m.ends()
+	if a == k {
+		return r.of[b]
+	}
+	return r.of[a]
+}
+
+// accusers are the failed tests of a part with ports of the fabric.
+func (r *railState) accusers(p *part) []Measured {
+	var out []Measured
+	for _, k := range p.ports {
+		for _, m := range r.bad[k] {
+			if o := r.other(m, k); o.fine && o != p {
+				out = append(out, m)
+			}
 		}
 	}
 	return out
 }
 
-// groups tests the blamed ports of a rail among themselves: those that reach
-// each other well but nobody else share a switch, not a fault of their own.
-func (l *locator) groups(probe func([]Probe) []Measured) int {
-	byRail := map[int][]portKey{}
-	for _, k := range l.keys() {
-		if e := l.ports[k]; e.confirmed > 0 && !e.clean {
-			byRail[k.rail] = append(byRail[k.rail], k)
+// wanted is how many good partners have to fail with a port before it is named.
+const wanted = 2
+
+// fewAlone is how many ports may be bad by chance: more on one rail may share a
+// switch, and are tested among themselves.
+const fewAlone = 3
+
+// next pairs every suspect with a port of the fabric that it has not met,
+// blamed ports and islands among themselves, and where there is no fabric the
+// suspects with each other.
+func (l *locator) next(round int) []Probe {
+	var out []Probe
+	for _, rail := range sortedKeys(l.rails) {
+		r := l.rails[rail]
+		used := map[portKey]bool{}
+		pair := func(a, b portKey) bool {
+			if a == b || used[a] || used[b] || l.tried[pairKey(a, b)] > 0 {
+				return false
+			}
+			used[a], used[b] = true, true
+			out = append(out, Probe{Pair{a.host, b.host}, rail})
+			return true
+		}
+		turn := 0
+		// From the suspect's own place onwards, and half the fabric further each
+		// time: partners spread over switches.
+		withFabric := func(p *part, k portKey) bool {
+			if len(p.ports) > 1 {
+				// An island that does reach the fabric is to join its largest part:
+				// small ones are of the fabric by assumption only.
+				for _, g := range r.largest().ports {
+					if pair(k, g) {
+						return true
+					}
+				}
+			}
+			n := len(r.fabric)
+			from := turn + k.host + len(r.accusers(p))*(n/2+1)
+			for i := range n {
+				if g := r.fabric[(from+i)%n]; pair(k, g) {
+					turn++
+					return true
+				}
+			}
+			return false
+		}
+		var alone, blamed []*part
+		var islands []*part
+		for _, p := range r.parts {
+			switch {
+			case p.fine || len(p.ports) == 1 && len(r.bad[p.ports[0]]) == 0:
+			case len(p.ports) > 1:
+				islands = append(islands, p)
+			case len(r.accusers(p)) > 0:
+				blamed = append(blamed, p)
+			default:
+				alone = append(alone, p)
+			}
+		}
+		slices.SortFunc(islands, func(a, b *part) int { return byHost(a.ports[0], b.ports[0]) })
+		// Do neighbouring islands reach each other? One port of each for either side.
+		for i := 0; i+1 < len(islands); i++ {
+			if l.met(islands[i], islands[i+1]) {
+				continue
+			}
+			linked := false
+			for _, a := range slices.Backward(islands[i].ports) {
+				for _, b := range islands[i+1].ports {
+					if linked = pair(a, b); linked {
+						break
+					}
+				}
+				if linked {
+					break
+				}
+			}
+		}
+		for _, p := range islands {
+			if len(r.accusers(p)) < wanted {
+				for _, k := range p.ports {
+					if !used[k] && withFabric(p, k) {
+						break
+					}
+				}
+			}
+		}
+		// A part of the fabric that fails towards an island may be another one.
+		for _, p := range r.parts {
+			if !p.fine || p.against == 0 || slices.ContainsFunc(p.ports, func(k portKey) bool { return l.sure[k] }) {
+				continue
+			}
+			for _, q := range r.parts {
+				if p == q || !q.fine || q.against > 0 {
+					continue
+				}
+				linked := false
+				for _, k := range p.ports {
+					for _, g := range q.ports {
+						if linked = pair(k, g); linked {
+							l.sure[k] = true
+							break
+						}
+					}
+					if linked {
+						break
+					}
+				}
+				if linked {
+					break
+				}
+			}
+		}
+		if len(blamed)+2*len(islands) >= fewAlone {
+			for i, p := range blamed {
+				k := p.ports[0]
+				// At most two of its kind: then it is bad by itself.
+				if used[k] || l.peers(r, k) >= 2 {
+					continue
+				}
+				done := false
+				for _, q := range islands {
+					for _, g := range q.ports {
+						if done = pair(k, g); done {
+							break
+						}
+					}
+					if done {
+						break
+					}
+				}
+				for j := i + 1; j < len(blamed) && !done; j++ {
+					done = pair(k, blamed[j].ports[0])
+				}
+			}
+		}
+		for _, p := range slices.Concat(alone, blamed) {
+			if k := p.ports[0]; !used[k] && len(r.accusers(p)) < wanted && len(r.fabric) > 0 {
+				withFabric(p, k)
+			}
+		}
+		if len(r.fabric) == 0 && round < 2 {
+			// Nobody of this rail is known to be good: suspects that have not met
+			// may clear each other.
+			for i, p := range alone {
+				for j := i + 1; j < len(alone); j++ {
+					if pair(p.ports[0], alone[j].ports[0]) {
+						break
+					}
+				}
+			}
 		}
 	}
-	var ps []Probe
-	for rail, ks := range byRail {
-		if len(ks) < 3 {
-			continue // two bad ports are two bad ports
-		}
-		for i := 0; i+1 < len(ks); i += 2 {
-			ps = append(ps, Probe{Pair{ks[i].host, ks[i+1].host}, rail})
-		}
-		if len(ks)%2 == 1 {
-			// The last one meets the first in the same round only if it must; it
-			// is judged by its neighbours.
-			continue
+	return out
+}
+
+// met says whether any port of one part was tested with one of the other.
+func (l *locator) met(a, b *part) bool {
+	for _, x := range a.ports {
+		for _, y := range b.ports {
+			if l.tried[pairKey(x, y)] > 0 {
+				return true
+			}
 		}
 	}
-	if len(ps) == 0 {
-		return 0
-	}
-	slices.SortFunc(ps, func(a, b Probe) int {
-		if a.Rail != b.Rail {
-			return a.Rail - b.Rail
-		}
-		return a.A - b.A
-	})
-	fine := map[int][]int{}
-	for _, m := range probe(ps) {
-		if !m.There.Bad() && !m.Back.Bad() {
-			fine[m.Rail] = append(fine[m.Rail], m.A, m.B)
+	return false
+}
+
+// peers counts the failed tests of a port with others outside the fabric that
+// are not of the first look: those that were meant to find what they share.
+func (l *locator) peers(r *railState, k portKey) int {
+	n := 0
+	for _, m := range r.bad[k] {
+		if o := r.other(m, k); !o.fine {
+			n++
 		}
 	}
-	for _, rail := range sortedKeys(byRail) {
-		in := fine[rail]
-		ks := byRail[rail]
-		if len(in) < 2 || len(in) < len(ks)-1 && len(in) < 4 {
-			continue
-		}
-		if len(in) == len(ks)-1 {
-			in = append(in, ks[len(ks)-1].host)
-		}
-		slices.Sort(in)
-		c := Culprit{Kind: "group", Hosts: in, Rail: rail, Direction: Both, Worst: l.ports[portKey{in[0], rail}].worst}
-		l.groupd = append(l.groupd, c)
-		for _, h := range in {
-			l.ports[portKey{h, rail}].confirmed = 0
-			l.ports[portKey{h, rail}].clean = true
-		}
-	}
-	return 1
+	return n
 }
 
 func sortedKeys[V any](m map[int]V) []int {
@@ -400,34 +540,72 @@ func sortedKeys[V any](m map[int]V) []int {
 	return ks
 }
 
-// verdict turns evidence into names.
-func (l *locator) verdict(bad []Measured, probe func([]Probe) []Measured, rounds *int) []Culprit {
-	rails := map[int]bool{}
-	for k := range l.ports {
-		rails[k.rail] = true
-	}
-	blamed := map[int][]portKey{} // by host
-	var out []Culprit
-	for _, k := range l.keys() {
-		if e := l.ports[k]; e.confirmed > 0 && !e.clean {
-			blamed[k.host] = append(blamed[k.host], k)
+// blame sums up the failed tests that accuse a port: those with the fabric.
+type blame struct {
+	tx, rx bool
+	dead   bool
+	worst  Outcome
+}
+
+func blameOf(ms []Measured, k portKey) blame {
+	b := blame{dead: true}
+	for _, m := range ms {
+		tx, rx := m.There, m.Back
+		if m.B == k.host {
+			tx, rx = rx, tx
+		}
+		b.tx, b.rx = b.tx || tx.Bad(), b.rx || rx.Bad()
+		b.dead = b.dead && tx.Gbps == nil && rx.Gbps == nil && tx.Error != "" && rx.Error != ""
+		for _, o := range []Outcome{tx, rx} {
+			if o.Bad() && (b.worst.Verdict == "" || b.worst.Gbps != nil && (o.Gbps == nil || *o.Gbps < *b.worst.Gbps)) {
+				b.worst = o
+			}
 		}
 	}
-	inGroup := map[portKey]bool{}
-	for _, g := range l.groupd {
-		for _, h := range g.Hosts {
-			inGroup[portKey{h, g.Rail}] = true
+	return b
+}
+
+// verdict turns evidence into names.
+func (l *locator) verdict(probe func([]Probe) []Measured, rounds *int) []Culprit {
+	named := map[portKey]blame{}
+	byNode := map[int][]portKey{}
+	var groups []Culprit
+	inGroup := map[*part]bool{}
+	for _, rail := range sortedKeys(l.rails) {
+		r := l.rails[rail]
+		for _, p := range r.parts {
+			ms := r.accusers(p)
+			switch {
+			case p.fine || len(ms) == 0:
+			case len(p.ports) == 1:
+				k := p.ports[0]
+				named[k] = blameOf(ms, k)
+				byNode[k.host] = append(byNode[k.host], k)
+			case len(ms) >= wanted:
+				c := Culprit{Kind: "group", Rail: rail, Direction: Both}
+				for _, k := range p.ports {
+					c.Hosts = append(c.Hosts, k.host)
+				}
+				for _, m := range ms {
+					c.Worst = worse(c.Worst, worse(m.There, m.Back))
+				}
+				groups = append(groups, c)
+				inGroup[p] = true
+			}
 		}
 	}
 	// The same hosts cut off on every rail are one group.
-	out = append(out, mergeGroups(l.groupd, len(rails))...)
-	for _, h := range sortedKeys(blamed) {
-		ks := blamed[h]
-		if len(ks) == len(rails) && len(rails) > 1 {
-			c := Culprit{Kind: "node", Hosts: []int{h}, Rail: -1, Direction: l.direction(ks[0]), Dead: true, Worst: l.ports[ks[0]].worst}
+	out := mergeGroups(groups, len(l.rails))
+	for _, h := range sortedKeys(byNode) {
+		ks := byNode[h]
+		slices.SortFunc(ks, func(a, b portKey) int { return a.rail - b.rail })
+		if len(ks) == len(l.rails) && len(l.rails) > 1 {
+			first := named[ks[0]]
+			c := Culprit{Kind: "node", Hosts: []int{h}, Rail: -1, Direction: directionOf(first.tx, first.rx), Dead: true, Worst: first.worst}
 			for _, k := range ks {
-				c.Dead = c.Dead && l.ports[k].dead
-				if l.direction(k) != c.Direction {
+				b := named[k]
+				c.Dead = c.Dead && b.dead
+				if directionOf(b.tx, b.rx) != c.Direction {
 					c.Direction = Both
 				}
 			}
@@ -435,68 +613,79 @@ func (l *locator) verdict(bad []Measured, probe func([]Probe) []Measured, rounds
 			continue
 		}
 		for _, k := range ks {
-			out = append(out, Culprit{Kind: "port", Hosts: []int{h}, Rail: k.rail, Direction: l.direction(k), Dead: l.ports[k].dead, Worst: l.ports[k].worst})
+			b := named[k]
+			out = append(out, Culprit{Kind: "port", Hosts: []int{h}, Rail: k.rail, Direction: directionOf(b.tx, b.rx), Dead: b.dead, Worst: b.worst})
 		}
 	}
-	// What nobody was blamed for: both ends are good with others, or nobody
-	// good was there to test against.
+	// What nobody was named for: both ends reach the fabric, or there was none
+	// to test against.
 	var again []Probe
 	open := map[int][]Measured{}
-	for _, m := range bad {
-		a, b := portKey{m.A, m.Rail}, portKey{m.B, m.Rail}
-		ea, eb := l.ports[a], l.ports[b]
+	asked := map[[2]portKey]bool{}
+	for _, m := range l.seen {
+		a, b := m.ends()
+		r := l.rails[m.Rail]
+		_, isA := named[a]
+		_, isB := named[b]
+		pa, pb := r.of[a], r.of[b]
 		switch {
-		case inGroup[a] || inGroup[b]:
-		case ea.confirmed > 0 && !ea.clean || eb.confirmed > 0 && !eb.clean:
-		case ea.clean && eb.clean:
+		case !m.bad() || isA || isB || asked[pairKey(a, b)]:
+		case inGroup[pa] != inGroup[pb], inGroup[pa] && pa != pb:
+		case len(pa.ports) > 1 && len(pb.ports) > 1:
+			asked[pairKey(a, b)] = true
 			again = append(again, m.Probe)
 		default:
 			open[m.Rail] = append(open[m.Rail], m)
 		}
 	}
-	if len(again) > 0 {
-		// Two pairs of one round could share a port in ring and full schedules.
-		for len(again) > 0 {
-			used := map[portKey]bool{}
-			var now, later []Probe
-			for _, p := range again {
-				a, b := portKey{p.A, p.Rail}, portKey{p.B, p.Rail}
-				if used[a] || used[b] {
-					later = append(later, p)
-					continue
-				}
-				used[a], used[b] = true, true
-				now = append(now, p)
-			}
-			for _, m := range probe(now) {
-				if m.There.Bad() || m.Back.Bad() {
-					out = append(out, Culprit{Kind: "path", Hosts: []int{m.A, m.B}, Rail: m.Rail, Direction: directionOf(m.There.Bad(), m.Back.Bad()), Worst: worse(m.There, m.Back)})
-				}
-			}
-			*rounds++
-			again = later
-			if *rounds >= 2*maxLocateRounds {
-				break
-			}
-		}
-	}
+	out = append(out, l.paths(again, probe, rounds)...)
 	for _, rail := range sortedKeys(open) {
 		ms := open[rail]
 		hosts := []int{}
+		worst := Outcome{}
 		for _, m := range ms {
 			for _, h := range []int{m.A, m.B} {
 				if !slices.Contains(hosts, h) {
 					hosts = append(hosts, h)
 				}
 			}
+			worst = worse(worst, worse(m.There, m.Back))
 		}
 		if len(hosts) > 2 {
 			slices.Sort(hosts)
-			out = append(out, Culprit{Kind: "rail", Hosts: hosts, Rail: rail, Direction: Both, Worst: worse(ms[0].There, ms[0].Back)})
+			out = append(out, Culprit{Kind: "rail", Hosts: hosts, Rail: rail, Direction: Both, Worst: worst})
 			continue
 		}
 		m := ms[0]
 		out = append(out, Culprit{Kind: "pair", Hosts: []int{m.A, m.B}, Rail: rail, Direction: directionOf(m.There.Bad(), m.Back.Bad()), Worst: worse(m.There, m.Back)})
+	}
+	return out
+}
+
+// paths tests again what failed between two ports that are both good with
+// others: what fails twice is something between them.
+func (l *locator) paths(again []Probe, probe func([]Probe) []Measured, rounds *int) []Culprit {
+	var out []Culprit
+	for len(again) > 0 && *rounds < 2*maxLocateRounds {
+		// Two pairs of one round could share a port in ring and full schedules.
+		used := map[portKey]bool{}
+		var now, later []Probe
+		for _, p := range again {
+			a, b := portKey{p.A, p.Rail}, portKey{p.B, p.Rail}
+			if used[a] || used[b] {
+				later = append(later, p)
+				continue
+			}
+			used[a], used[b] = true, true
+			now = append(now, p)
+		}
+		for _, m := range probe(now) {
+			if m.bad() {
+				out = append(out, Culprit{Kind: "path", Hosts: []int{m.A, m.B}, Rail: m.Rail, Direction: directionOf(m.There.Bad(), m.Back.Bad()), Worst: worse(m.There, m.Back)})
+			}
+		}
+		*rounds++
+		again = later
 	}
 	return out
 }
@@ -522,11 +711,6 @@ func mergeGroups(gs []Culprit, rails int) []Culprit {
 		}
 	}
 	return out
-}
-
-func (l *locator) direction(k portKey) Direction {
-	e := l.ports[k]
-	return directionOf(e.tx, e.rx)
 }
 
 func directionOf(tx, rx bool) Direction {
