@@ -260,7 +260,7 @@ func (b *builder) hostfile() {
 			})
 		}
 		return
-	case !b.HostsGiven, b.Command.Opaque != "":
+	case !b.HostsGiven, b.Command.Opaque != "" && l.Dialect == Srun:
 		return
 	}
 	if l.Dialect == Srun && len(b.Command.contexts) > 1 {
@@ -310,6 +310,14 @@ func (b *builder) tellHosts(why string) {
 	}
 	b.plan.Findings = append(b.plan.Findings, hosts.Check(place, syntax)...)
 	b.plan.Files = append(b.plan.Files, File{Name: "hostfile", Content: text, Why: why})
+	if b.Command.Opaque != "" {
+		// Beside it no option counts; the variable does (seen with Open MPI 4.1.4 and MPICH 4.0.2).
+		b.set(envgen.Var{
+			Name: hostTwins[l.Dialect][0], Value: RunDir + "/hostfile", Scope: envgen.JobScope, Origin: envgen.FromPlan, Rule: "launcher.hostfile",
+			Why: why + "; no option can stand beside " + b.Command.Opaque,
+		})
+		return
+	}
 	b.option(l.Words, why, option, RunDir+"/hostfile")
 }
 
@@ -477,7 +485,7 @@ func (b *builder) ownNames() []string {
 
 // launcherOnly are variables that the launcher itself reads and no rank needs.
 func launcherOnly(name string) bool {
-	return strings.HasPrefix(name, "OMPI_MCA_plm_") || strings.HasPrefix(name, "PRTE_MCA_") || strings.HasPrefix(name, "HYDRA_") ||
+	return strings.HasPrefix(name, "OMPI_MCA_plm_") || strings.HasPrefix(name, "OMPI_MCA_orte_") || strings.HasPrefix(name, "PRTE_MCA_") || strings.HasPrefix(name, "HYDRA_") ||
 		strings.HasPrefix(name, "I_MPI_HYDRA_") || name == MarkerName
 }
 
@@ -521,7 +529,10 @@ func (b *builder) rankWrapper() {
 	case len(b.Command.Doubts()) > 0:
 		b.cannotRank(b.Command.Doubts()[0] + ", so where the program begins is not certain")
 		return
-	case dialect == Unknown || dialect == Horovodrun:
+	case dialect == Horovodrun && b.Command.contexts[0].last("host-discovery-script") != nil:
+		b.cannotRank("the hosts of an elastic job come and go")
+		return
+	case dialect == Unknown:
 		b.cannotRank("the place of the program in this command line is not known to fabrun")
 		return
 	case dialect == Srun && b.Command.Container() != "":
@@ -563,6 +574,10 @@ func (b *builder) torchProgram(ctx context, why string, words []string) bool {
 	switch {
 	case ctx.last("run-path") != nil:
 		b.cannotRank("torchrun --run-path starts the script inside its own process")
+		return false
+	case !noPython && ctx.last("use-env") == nil && slices.Contains(b.Command.Argv[:b.Command.Launcher.Words], "torch.distributed.launch"):
+		// It refuses --no_python without --use_env, which changes the script's arguments.
+		b.cannotRank("torch.distributed.launch without --use_env starts Python scripts only: torchrun does the same")
 		return false
 	case !noPython && b.Program.Python == "":
 		b.cannotRank("which Python torchrun starts is not known")
@@ -614,10 +629,14 @@ func (b *builder) cannotRank(why string) {
 			}
 		}
 	}
+	hint := "start the program as 'fabrun rank -- PROGRAM'"
+	if b.Command.Launcher.OwnMPI {
+		hint = "name the HCAs alike on all nodes, or leave out those that differ"
+	}
 	b.find(finding.Finding{
 		ID: "launcher.rank-impossible", Severity: finding.Warning, Subject: strings.Join(lost, " "),
 		Seen: why, Wanted: "fabrun rank in front of the program",
-		Why: "these variables differ per node or rank and are not set", Hint: "start the program as 'fabrun rank -- PROGRAM'",
+		Why: "these variables differ per node or rank and are not set", Hint: hint,
 	})
 }
 
@@ -871,6 +890,14 @@ func (b *builder) launcherFindings() {
 			ID: "launcher.env-cleared", Severity: finding.Warning, Subject: "env -i",
 			Seen: "env -i in front of " + b.Command.Argv[f.at], Wanted: "an environment that reaches the launcher",
 			Why: "nothing of what fabrun sets arrives, so the launcher is left alone", Hint: "env -i NAME=VALUE … fabrun " + b.Command.Argv[f.at] + " …, in this order",
+		})
+	}
+	if l.Dialect == Plain && len(b.Command.Argv) > 1 && slices.Contains([]string{"sudo", "doas", "su", "runuser", "ssh"}, path.Base(b.Command.Argv[0])) {
+		name := path.Base(b.Command.Argv[0])
+		b.find(finding.Finding{
+			ID: "launcher.other-environment", Severity: finding.Warning, Subject: name,
+			Seen: name + " in front of the program", Wanted: "fabrun behind it",
+			Why: name + " starts the program with another environment and PATH: what fabrun sets does not arrive", Hint: name + " … fabrun PROGRAM, in this order",
 		})
 	}
 	if want := b.Program.MPIKind; want != "" && l.MPIKind != "" && want != l.MPIKind && !abiTwins(want, l.MPIKind) {

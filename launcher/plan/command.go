@@ -150,7 +150,7 @@ var hostOptions = map[string][]string{
 var hostTwins = map[string][]string{
 	OpenMPI4: {"OMPI_MCA_orte_default_hostfile", "OMPI_MCA_orte_rankfile"},
 	// Open MPI 5 does not read the orte_ names that the Kubeflow operator still sets.
-	OpenMPI5:   {"OMPI_MCA_prte_default_hostfile", "PRTE_MCA_prte_default_hostfile"},
+	OpenMPI5:   {"PRTE_MCA_prte_default_hostfile", "OMPI_MCA_prte_default_hostfile"},
 	MPICH:      {"HYDRA_HOST_FILE", "HYDRA_CONFIG_FILE"},
 	IntelMPI:   {"I_MPI_HYDRA_HOST_FILE", "I_MPI_HYDRA_HOSTS_GROUP", "HYDRA_HOST_FILE", "I_MPI_HYDRA_MACHINE_FILE"},
 	Srun:       {"SLURM_HOSTFILE"},

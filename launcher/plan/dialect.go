@@ -42,18 +42,23 @@ type Launcher struct {
 
 // grammar is how the words between launcher and program are read.
 type grammar struct {
-	split func(g *grammar, words []string, from int) context
-	args  map[string]int // canonical option name → number of values; optional marks one that only '=' gives
-	alias map[string]string
-	short map[byte]string // one-letter options
-	colon bool            // a word ":" separates applications
+	split  func(g *grammar, words []string, from int) context
+	args   map[string]int // canonical option name → number of values; optional marks one that only '=' gives
+	alias  map[string]string
+	short  map[byte]string   // one-letter options
+	dashed map[string]string // whole words with one dash, as typed → canonical option name
+	colon  bool              // a word ":" separates applications
 	// opaque options make the launcher take its applications from a file:
 	// nothing may be added beside them.
 	opaque []string
 }
 
-// optional is the arity of an option whose value is only ever joined to it.
-const optional = -1
+// optional is the arity of an option whose value is only ever joined to it;
+// perhaps of one that may take the next word, in a way that is not documented.
+const (
+	optional = -1
+	perhaps  = -2
+)
 
 // grammars is the explicit list of dialects whose command line is read.
 // Sources: ompi v4.1.8 orte/mca/schizo/ompi/schizo_ompi.c and

@@ -231,16 +231,21 @@ func mpichGrammar() *grammar {
 	}
 }
 
+// intelGrammar is Hydra's with what Intel adds and says otherwise. Sources: its
+// manual page mpiexec.hydra(1) and the developer reference 2021.15; the program
+// itself was not at hand.
 func intelGrammar() *grammar {
 	args := table(hydraFlags, hydraOne, "genv env")
-	maps.Copy(args, table(`rr nolocal silent-abort ordered-output print-rank-map check-mpi check_mpi ilp64 noconf gdb
-		gdb-ia echo cleanup nocleanup localroot mps aps validate enable-x disable-x t s-all version- V verbose- rdma RDMA
-		dapl ib tcp psm psm2 ofi verbs show-progress`,
-		`perhost grr genvexcl envexcl bootstrap-exec-args hosts-group path tmpdir umask gtool gtoolfile
-		branch-count pmi-connect pmi-aggregate s gdba use-app-topology nodes slots ppn-list device prot pmi-noaggregate-`, ""))
-	args["tune"], args["trace"], args["trace-collectives"], args["trace-pt2pt"] = optional, optional, optional, optional
+	maps.Copy(args, table(`rr trace-imbalance mps aps pmi-aggregate pmi-noaggregate tv gdb gdb-ia nolocal ilp64 noconf
+		ordered-output cleanup V print-rank-map prefork silent-abort
+		rdma RDMA dapl DAPL ib IB tmi TMI mx MX psm PSM psm2 PSM2 ofi OFI`,
+		`perhost grr genvexcl envexcl pmi-connect branch-count tva gdba s path tmpdir use-app-topology bootstrap-exec-args
+		gpath gwdir gumask umask gtool gtoolfile hostos hosts-group`, ""))
+	for _, name := range []string{"tune", "trace", "t", "trace-pt2pt", "trace-collectives", "check-mpi", "check_mpi"} {
+		args[name] = perhaps
+	}
 	alias := maps.Clone(hydraAlias)
-	alias["perhost"], alias["grr"], alias["v"] = "ppn", "ppn", "verbose"
+	alias["perhost"], alias["grr"], alias["machine"], alias["gwdir"] = "ppn", "ppn", "hostfile", "wdir"
 	return &grammar{split: splitHydra, colon: true, opaque: []string{"configfile"}, args: args, alias: alias}
 }
 
@@ -268,6 +273,11 @@ func splitHydra(g *grammar, words []string, from int) context {
 				name = long
 			}
 			c.add(name, i, 1, value)
+		case n == perhaps:
+			if i+1 < len(words) && !strings.HasPrefix(words[i+1], "-") {
+				c.unsure("whether " + w + " takes the word behind it is not known")
+			}
+			c.add(name, i, 1)
 		case n == 2 && i+1 < len(words) && strings.Contains(words[i+1], "="):
 			k, v, _ := strings.Cut(words[i+1], "=")
 			c.add(name, i, 2, k, v)
@@ -393,23 +403,24 @@ func torchrunGrammar() *grammar {
 	}
 }
 
+// horovodGrammar is horovod/runner/launch.py; the program itself was not at hand.
 func horovodGrammar() *grammar {
 	return &grammar{
 		split: splitArgparse,
-		args: table(`version disable-cache verbose check-build gloo mpi jsrun tcp binding-args- no-hierarchical-allreduce
-			hierarchical-allreduce hierarchical-allgather no-hierarchical-allgather autotune no-autotune
-			torus-allreduce no-torus-allreduce timeline-mark-cycles no-timeline-mark-cycles stall-check no-stall-check
-			mpi-threads-disable no-mpi-threads-disable log-with-timestamp log-hide-timestamp
-			log-without-timestamp help`,
-			`num-proc ssh-port ssh-identity-file start-timeout network-interfaces network-interface output-filename
-			config-file fusion-threshold-mb cycle-time-ms cache-capacity autotune-log-file autotune-warmup-samples
-			autotune-steps-per-sample autotune-bayes-opt-max-samples autotune-gaussian-process-noise min-num-proc
-			max-num-proc min-np max-np slots-per-host elastic-timeout reset-limit timeline-filename
-			stall-check-warning-time-seconds stall-check-shutdown-time-seconds num-nccl-streams
-			thread-affinity gloo-timeout-seconds log-level hosts hostfile host-discovery-script mpi-args binding-args
-			cpu-operations gpu-operations`, "blacklist-cooldown-range"),
-		short: map[byte]string{'v': "version", 'H': "hosts", 'p': "ssh-port", 'i': "ssh-identity-file", 'h': "help"},
-		alias: map[string]string{"np": "num-proc"},
+		args: table(`version check-build disable-cache verbose hierarchical-allreduce no-hierarchical-allreduce
+			hierarchical-allgather no-hierarchical-allgather autotune no-autotune timeline-mark-cycles
+			no-timeline-mark-cycles no-stall-check stall-check mpi-threads-disable no-mpi-threads-disable tcp
+			log-with-timestamp log-without-timestamp log-hide-timestamp no-log-hide-timestamp
+			prefix-output-with-timestamp gloo mpi jsrun help`,
+			`num-proc start-timeout network-interfaces network-interface output-filename config-file ssh-port
+			ssh-identity-file fusion-threshold-mb cycle-time-ms cache-capacity autotune-log-file
+			autotune-warmup-samples autotune-steps-per-sample autotune-bayes-opt-max-samples
+			autotune-gaussian-process-noise min-np min-num-proc max-np max-num-proc slots-per-host elastic-timeout
+			reset-limit timeline-filename stall-check-warning-time-seconds stall-check-shutdown-time-seconds mpi-args
+			binding-args num-nccl-streams thread-affinity gloo-timeout-seconds log-level hosts hostfile
+			host-discovery-script`, "blacklist-cooldown-range"),
+		short:  map[byte]string{'v': "version", 'H': "hosts", 'p': "ssh-port", 'i': "ssh-identity-file", 'h': "help"},
+		dashed: map[string]string{"-np": "num-proc", "-cb": "check-build", "-hostfile": "hostfile", "-prefix-timestamp": "prefix-output-with-timestamp"},
 	}
 }
 
@@ -426,8 +437,8 @@ func splitArgparse(g *grammar, words []string, from int) context {
 		case !strings.HasPrefix(w, "-") || w == "-":
 			c.program = i
 			return c
-		case w == "-np":
-			i = c.take(g, words, "num-proc", i, 1)
+		case g.dashed[w] != "":
+			i = c.take(g, words, g.dashed[w], i, g.args[g.dashed[w]])
 		case strings.HasPrefix(w, "--"):
 			name, value, joined := strings.Cut(w[2:], "=")
 			word := strings.ReplaceAll(name, "_", "-")
