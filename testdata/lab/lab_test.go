@@ -410,10 +410,11 @@ func nothingLeft(t *testing.T, l *lab, on ...int) {
 }
 
 // TestForcedTCPIsNamedFromTheLog: the user's own UCX_TLS is kept and called out
-// before the start; what UCX then says names TCP.
+// before the start; what UCX then says names TCP. (UCX left alone would also try
+// mgmt0, which leads nowhere.)
 func TestForcedTCPIsNamedFromTheLog(t *testing.T) {
 	l := nodes(t)
-	res := on(t, l, 1, "UCX_TLS=tcp,self,sm fabrun "+soft+" mpirun --mca pml ucx --mca opal_common_ucx_tls any --mca opal_common_ucx_devices any -np 2 labmpi 8 1000000", jobMax)
+	res := on(t, l, 1, "UCX_TLS=tcp,self,sm UCX_NET_DEVICES=rail0 fabrun "+soft+" mpirun --mca pml ucx --mca opal_common_ucx_tls any --mca opal_common_ucx_devices any -np 2 labmpi 8 1000000", jobMax)
 	if res.code != 0 || !strings.Contains(res.stdout, "done, 0 wrong bytes") {
 		t.Errorf("the user's choice was not kept:\n%s", res)
 	}

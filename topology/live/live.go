@@ -55,7 +55,7 @@ func Everything(env []string, helper string) Options {
 // With no option set, everything in it that a plan needs takes a few
 // milliseconds; nothing is executed and nothing is loaded.
 func FS(ctx context.Context, opts Options) fs.FS {
-	return newOverlay(ctx, os.DirFS("/"), "/", opts)
+	return newOverlay(ctx, thisMachine(), "/", opts)
 }
 
 func newOverlay(ctx context.Context, root fs.FS, rootPath string, opts Options) *overlay {
