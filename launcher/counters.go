@@ -28,12 +28,23 @@ type Meter struct {
 	stats   func(netdev string) map[string]uint64 // ethtool -S; nil where it does not tell
 	statsOf map[string]map[string]uint64          // of the last time that all was read
 	read    time.Time                             // when that was
+	gpus    *gpuMeter
 }
 
 // NewMeter returns a Meter of this host.
 func NewMeter(host string) *Meter {
 	return &Meter{host: host, sys: os.DirFS("/sys"), proc: "/proc", uid: os.Getuid(), stats: ethtoolStats}
 }
+
+// WithGPUs lets the Meter ask the fabrun-nvml at the path helper how much the GPUs
+// are used; "" does not. Close ends it.
+func (m *Meter) WithGPUs(helper string) *Meter {
+	m.gpus = newGPUMeter(helper)
+	return m
+}
+
+// Close ends what the Meter has started.
+func (m *Meter) Close() { m.gpus.close() }
 
 // Look reads everything once. It takes a few milliseconds and fails at nothing:
 // what cannot be read is absent from the Sample. The statistics of the netdevs,
@@ -67,7 +78,7 @@ func (m *Meter) Look(now time.Time, last bool) watch.Sample {
 			}
 		}
 	}
-	s.CPUUse = m.cpuUse()
+	s.CPUUse, s.GPUUse = m.cpuUse(), m.gpus.look()
 	return s
 }
 

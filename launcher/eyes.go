@@ -106,6 +106,9 @@ func (e *Eyes) Run(ctx context.Context) {
 		case <-ctx.Done():
 			e.follower.Close()
 			e.sample(true)
+			if e.cfg.Meter != nil {
+				e.cfg.Meter.Close()
+			}
 			return
 		case now := <-poll.C:
 			e.follower.Poll()

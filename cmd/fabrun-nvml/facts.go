@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -32,6 +33,7 @@ type gpu interface {
 	name() (string, nvml.Return)
 	uuid() (string, nvml.Return)
 	memory() (uint64, nvml.Return) // bytes
+	use() (uint32, nvml.Return)    // percent of the last moments in which something ran
 	capability() (int, int, nvml.Return)
 	minor() (int, nvml.Return)
 	numa() (int, nvml.Return)
@@ -75,7 +77,10 @@ func reason(ret nvml.Return) error {
 	return fmt.Errorf("NVML error %d", int(ret))
 }
 
-func run(args []string, stdout, stderr io.Writer) int {
+func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	if slices.Equal(args, []string{"use"}) {
+		return answerUse(library{nvml.New()}, stdin, stdout, stderr)
+	}
 	return report(library{nvml.New()}, args, stdout, stderr)
 }
 
@@ -83,7 +88,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 // 0 in both cases, since a machine without a GPU driver is no failure.
 func report(lib api, args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 {
-		fmt.Fprintln(stderr, "fabrun-nvml: prints what the NVIDIA driver says of this machine's GPUs as a section of a fabrun snapshot, or, with the word 'opinions', what ghw and rdmamap say of its devices")
+		fmt.Fprintln(stderr, "fabrun-nvml: prints what the NVIDIA driver says of this machine's GPUs as a section of a fabrun snapshot, or, with the word 'opinions', what ghw and rdmamap say of its devices, or, with the word 'use', how much the GPUs are used, once for each line of its input")
 		return 2
 	}
 	text, err := facts(lib)
@@ -95,6 +100,45 @@ func report(lib api, args []string, stdout, stderr io.Writer) int {
 	if _, err := io.WriteString(stdout, "-- fabrun/nvml --\n"+text); err != nil {
 		fmt.Fprintf(stderr, "fabrun-nvml: %v\n", err)
 		return 1
+	}
+	return 0
+}
+
+// answerUse prints 'use 0.873 8', the mean use of the GPUs and how many told it,
+// for each line that it is sent, until the input ends.
+func answerUse(lib api, stdin io.Reader, stdout, stderr io.Writer) int {
+	if ret := lib.init(); ret != nvml.SUCCESS {
+		fmt.Fprintf(stderr, "fabrun-nvml: %v\n", reason(ret))
+		return 0
+	}
+	defer lib.shutdown()
+	if !lib.has("nvmlDeviceGetUtilizationRates") {
+		return 0
+	}
+	count, ret := lib.count()
+	if ret != nvml.SUCCESS {
+		fmt.Fprintf(stderr, "fabrun-nvml: %v\n", reason(ret))
+		return 0
+	}
+	sc := bufio.NewScanner(stdin)
+	for sc.Scan() {
+		sum, n := 0.0, 0
+		for i := range min(count, maxGPUs) {
+			g, ret := lib.gpu(i)
+			if ret != nvml.SUCCESS {
+				continue
+			}
+			// A GPU in MIG mode does not tell.
+			if v, ret := g.use(); ret == nvml.SUCCESS && v <= 100 {
+				sum, n = sum+float64(v)/100, n+1
+			}
+		}
+		if n == 0 {
+			return 0
+		}
+		if _, err := fmt.Fprintf(stdout, "use %.3f %d\n", sum/float64(n), n); err != nil {
+			return 1
+		}
 	}
 	return 0
 }

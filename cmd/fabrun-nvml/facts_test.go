@@ -27,6 +27,7 @@ type fakeGPU struct {
 	kind           nvml.IntNvLinkDeviceType
 	c2c            bool
 	unreadable     []string // bus IDs
+	busy           uint32   // percent; more than 100: not told
 }
 
 func said(s string) (string, nvml.Return) {
@@ -36,10 +37,16 @@ func said(s string) (string, nvml.Return) {
 	return s, ok
 }
 
-func (g fakeGPU) busID() (string, nvml.Return)        { return said(g.bus) }
-func (g fakeGPU) name() (string, nvml.Return)         { return said(g.label) }
-func (g fakeGPU) uuid() (string, nvml.Return)         { return said(g.id) }
-func (g fakeGPU) memory() (uint64, nvml.Return)       { return g.total, ok }
+func (g fakeGPU) busID() (string, nvml.Return)  { return said(g.bus) }
+func (g fakeGPU) name() (string, nvml.Return)   { return said(g.label) }
+func (g fakeGPU) uuid() (string, nvml.Return)   { return said(g.id) }
+func (g fakeGPU) memory() (uint64, nvml.Return) { return g.total, ok }
+func (g fakeGPU) use() (uint32, nvml.Return) {
+	if g.busy > 100 {
+		return 0, nvml.ERROR_NOT_SUPPORTED
+	}
+	return g.busy, ok
+}
 func (g fakeGPU) capability() (int, int, nvml.Return) { return g.major, g.minorV, ok }
 func (g fakeGPU) minor() (int, nvml.Return)           { return g.dev, ok }
 func (g fakeGPU) migOn() (bool, nvml.Return)          { return g.migs != nil, ok }
@@ -256,5 +263,37 @@ func TestSysfsAddress(t *testing.T) {
 		if got := sysfsAddress(in); got != want {
 			t.Errorf("sysfsAddress(%q) = %q, want %q", in, got, want)
 		}
+	}
+}
+
+func TestAnswerUse(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		ret   nvml.Return
+		gpus  []fakeGPU
+		lost  int
+		lacks string
+		input string
+		want  string
+	}{
+		{"two gpus, asked twice", ok, []fakeGPU{{busy: 90}, {busy: 40}}, -1, "", "\n\n", "use 0.650 2\nuse 0.650 2\n"},
+		{"one in MIG mode", ok, []fakeGPU{{busy: 90}, {busy: 255}}, -1, "", "\n", "use 0.900 1\n"},
+		{"one lost", ok, []fakeGPU{{busy: 90}, {busy: 10}}, 0, "", "\n", "use 0.100 1\n"},
+		{"none tells", ok, []fakeGPU{{busy: 255}}, -1, "", "\n\n", ""},
+		{"not asked", ok, []fakeGPU{{busy: 90}}, -1, "", "", ""},
+		{"an old library", ok, []fakeGPU{{busy: 90}}, -1, "nvmlDeviceGetUtilizationRates", "\n", ""},
+		{"no driver", nvml.ERROR_LIBRARY_NOT_FOUND, nil, -1, "", "\n", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			stopped := false
+			var out, errs strings.Builder
+			lib := fakeLib{t: t, ret: tc.ret, gpus: tc.gpus, lost: tc.lost, lacks: tc.lacks, stopped: &stopped}
+			if code := answerUse(lib, strings.NewReader(tc.input), &out, &errs); code != 0 || out.String() != tc.want {
+				t.Errorf("exit %d, printed %q, want %q", code, out.String(), tc.want)
+			}
+			if stopped != (tc.ret == ok) || (errs.Len() > 0) != (tc.ret != ok) {
+				t.Errorf("stopped %v, stderr %q", stopped, errs.String())
+			}
+		})
 	}
 }

@@ -13,7 +13,7 @@ func main() {
 	if slices.Equal(os.Args[1:], []string{"opinions"}) {
 		os.Exit(writeOpinions(os.Stdout))
 	}
-	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
 // writeOpinions prints what ghw and rdmamap say of this machine.

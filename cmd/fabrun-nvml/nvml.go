@@ -40,6 +40,11 @@ func (h handle) memory() (uint64, nvml.Return) {
 	return m.Total, ret
 }
 
+func (h handle) use() (uint32, nvml.Return) {
+	u, ret := h.dev.GetUtilizationRates()
+	return u.Gpu, ret
+}
+
 func (h handle) capability() (int, int, nvml.Return) { return h.dev.GetCudaComputeCapability() }
 func (h handle) minor() (int, nvml.Return)           { return h.dev.GetMinorNumber() }
 func (h handle) numa() (int, nvml.Return)            { return h.dev.GetNumaNodeId() }

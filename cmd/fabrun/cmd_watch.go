@@ -187,7 +187,7 @@ func runEye(ctx context.Context, a *app, opts watchOptions, files []string) erro
 		OnEvent: rec.Event, OnSample: rec.Sample, Relay: rec.Relay, OnQuiet: rec.Quiet,
 	}
 	if opts.counters {
-		cfg.Meter = launcher.NewMeter(host)
+		cfg.Meter = launcher.NewMeter(host).WithGPUs(a.nvmlHelper())
 	}
 	eyes := launcher.NewEyes(cfg)
 	ctx, cancel := context.WithCancel(ctx)

@@ -54,6 +54,7 @@ type watching struct {
 	speaks   bool                       // a library's log was read on another node
 	said     map[string]bool            // what was said of all nodes: once per cause
 	stall    stalls
+	use      watch.UseWatch
 	broken   string // the sentence for which --strict ended the job
 	accused  bool
 	counters watch.CounterVerdict
@@ -107,7 +108,7 @@ func (a *app) watchJob(p plan.Plan, job *preparedJob, o runOptions, endJob conte
 		// A login node or launcher pod is none of the job's hosts: what it has and
 		// moves says nothing.
 		if runsHere(p, w.peers) {
-			cfg.Meter = launcher.NewMeter(host)
+			cfg.Meter = launcher.NewMeter(host).WithGPUs(a.nvmlHelper())
 		}
 	}
 	w.eyes = launcher.NewEyes(cfg)
@@ -609,7 +610,11 @@ func (w *watching) sample(s watch.Sample) {
 	}
 	l[1] = s
 	w.looks[s.Host] = l
+	starved, told := w.use.Add(s)
 	w.mu.Unlock()
+	if told {
+		w.event(starved)
+	}
 	if ok {
 		w.judge()
 	}
