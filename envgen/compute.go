@@ -436,8 +436,10 @@ func (s *state) networks() []string {
 				put("psm")
 			case p.roce():
 				put("roce")
-			default:
+			case p.infiniband():
 				put("ib")
+			default: // an NCCL topology XML does not say
+				put("rdma")
 			}
 		}
 	}
@@ -460,7 +462,7 @@ func (s *state) contract() string {
 		return "TCP: UCX's wire-up over rxe needs a global IPv6 address on every port"
 	}
 	words := map[string]string{
-		"ib": "InfiniBand", "roce": strings.TrimPrefix(s.want.version, "IB/"), "efa": "EFA", "cxi": "Slingshot", "psm": "Omni-Path",
+		"rdma": "InfiniBand or RoCE", "ib": "InfiniBand", "roce": strings.TrimPrefix(s.want.version, "IB/"), "efa": "EFA", "cxi": "Slingshot", "psm": "Omni-Path",
 	}
 	var kinds []string
 	for _, n := range nets {

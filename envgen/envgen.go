@@ -116,7 +116,7 @@ type Result struct {
 	Hosts    []HostEnv
 	Rails    []Rail
 	Contract string   // "8 rails of RoCE v2 (400 Gb/s), GPUDirect on, DSCP 26, priority 3"
-	Networks []string // what the job should run on: "ib", "roce", "efa", "socket"
+	Networks []string // what the job should run on: "ib", "roce", "rdma" (one of these two), "efa", "cxi", "psm", "socket"
 	RDMA     bool     // at least one host of the job has usable RDMA
 	Findings []finding.Finding
 }
