@@ -133,6 +133,9 @@ A first word that is no verb is the program: 'fabrun mpirun …' means
 		root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), "{{.CommandPath}} [command]{{end}}", `{{if .HasParent}}{{.CommandPath}} [command]{{else}}fabrun [flags] PROGRAM…
   fabrun VERB …{{end}}{{end}}`, 1))
 	}
+	if len(argv) > 0 && strings.HasPrefix(argv[0], cobra.ShellCompRequestCmd) {
+		a.completeValues(root)
+	}
 	a.wrapWork(root)
 	root.CompletionOptions.DisableDefaultCmd = one
 	return root
