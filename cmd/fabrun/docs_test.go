@@ -36,6 +36,12 @@ func rulesPage() string {
 	}
 	table("Checks", "What `fabrun check` looks at on each host.", checks)
 	table("Across hosts", "In what the hosts of one job are held against each other (`fabrun check --hosts`, `fabrun run`; two of them with `fabrun diff`).", preflight.AcrossChecks())
+	table("Measurements", "What `fabrun check --pairs`, `--collectives`, `--compare` and the pasted outputs of perftest, nccl-tests and OSU may show.", preflight.Measures())
+	var stages [][2]string
+	for _, st := range preflight.Stages() {
+		stages = append(stages, [2]string{st.ID, st.About})
+	}
+	table("Bring-up", "The stages of `fabrun check --bringup`, in their order.", stages)
 	table("Job scripts", "What `fabrun lint` finds beside the rules above.", lint.Rules())
 	table("Causes", "Why a job went over TCP (`fabrun run`, `fabrun watch`).", watch.Causes())
 	return b.String()

@@ -476,6 +476,28 @@ func TestRealPairs(t *testing.T) {
 			}
 		})
 	}
+	t.Run("the real perftest, and no device behind the files", func(t *testing.T) {
+		if realProgram("ib_write_bw") == "" {
+			t.Skip("no perftest on this machine (apt-get install perftest)")
+		}
+		c.t = t
+		for i := range c.hosts {
+			for _, name := range []string{"ib_write_bw", "ib_send_lat", "ibv_rc_pingpong"} {
+				if err := os.Remove(filepath.Join(c.dir, fmt.Sprintf("bin%d", i), name)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		r, stderr := c.check(nil)
+		if got, want := r.pairFindings(), []string{"error pair.rail : rail 0, 6 hosts: ", "error pair.rail : rail 1, 6 hosts: "}; len(got) != 2 || !strings.HasPrefix(got[0], want[0]) || !strings.HasPrefix(got[1], want[1]) {
+			t.Fatalf("got %q\n%s", got, stderr)
+		}
+		for _, f := range r.Findings {
+			if f.ID == "pair.rail" && !strings.Contains(f.Seen, "there is no such RDMA device here") {
+				t.Errorf("got %+v", f)
+			}
+		}
+	})
 	log := string(c.read("log"))
 	for _, want := range []string{"-x 3 --tclass=106 -S 3 --report_gbits", "--use_cuda=0", "ib_send_lat"} {
 		if !strings.Contains(log, want) {

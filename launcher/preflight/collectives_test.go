@@ -2,6 +2,9 @@ package preflight
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -202,6 +205,35 @@ func TestSeparation(t *testing.T) {
 		}
 		if s := strings.Join(got, "; "); s != tc.want {
 			t.Errorf("%s: got %q, want %q", tc.name, s, tc.want)
+		}
+	}
+}
+
+// TestMeasuresAreListed: every ID in this package's sources that belongs to a
+// measurement is in the documentation's list, and the other way round.
+func TestMeasuresAreListed(t *testing.T) {
+	listed := map[string]bool{}
+	for _, m := range Measures() {
+		listed[m[0]] = true
+	}
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := regexp.MustCompile(`"((?:pair|collective|compare|nccl-tests|osu|fabric|separation|perftest)\.[a-z-]+)"`)
+	for _, f := range append(files, "../../cmd/fabrun/cmd_check_collectives.go", "../../cmd/fabrun/cmd_check_pairs.go") {
+		if strings.HasSuffix(f, "_test.go") || f == "ids.go" {
+			continue
+		}
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range id.FindAllStringSubmatch(string(text), -1) {
+			// Two are outcomes of a test, never findings of their own.
+			if !listed[m[1]] && m[1] != "perftest.missing" && !strings.HasSuffix(m[1], "-") {
+				t.Errorf("%s: %s is not in Measures", f, m[1])
+			}
 		}
 	}
 }
