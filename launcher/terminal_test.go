@@ -1,7 +1,6 @@
 package launcher
 
 import (
-	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -138,15 +137,6 @@ func (s *screen) status(want int) {
 		s.t.Errorf("status %s, want %d; the screen:\n%s", got, want, s.text)
 	}
 	s.want(prompt)
-}
-
-func (s *screen) unseen(text string) {
-	s.t.Helper()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if bytes.Contains(s.text[s.at:], []byte(text)) {
-		s.t.Errorf("%q is on the screen:\n%s", text, s.text)
-	}
 }
 
 const counter = "env LAUNCHER_TEST=count $SELF"

@@ -39,8 +39,8 @@ INT and TERM go to the child, and its status counts, as without fabrun: Open MPI
 leaves with 1, MPICH with the signal's number. When fabrun is killed outright
 (kill -9), its guard ends the job on this host within five seconds.
 
-Exit status: the child's own; 128+n when signal n ended it; 126 not executable;
-127 not found. fabrun's own: 120 internal failure, 121 the plan did not hold
+Exit status: the child's own; 128+n when signal n ended it, or fabrun before the
+child was started; 126 not executable; 127 not found. fabrun's own: 120 internal failure, 121 the plan did not hold
 (--strict), 122 preflight failed (--strict), 123 no plan possible, 125 usage.`,
 		Example: `  fabrun run -- mpirun -np 96 simpleFoam -parallel
   fabrun --hosts 'gpu[01-04]' torchrun --nproc-per-node 8 train.py`,
@@ -57,6 +57,9 @@ func runRun(ctx context.Context, a *app, o runOptions, args []string) error {
 	defer a.reached.close()
 	a.progress = a.newProgress()
 	todo, err := a.planJob(ctx, o.jobOptions, args)
+	if told := interrupted(ctx); told != nil {
+		return told
+	}
 	if err != nil {
 		return runFailure(err)
 	}
@@ -78,14 +81,29 @@ func runRun(ctx context.Context, a *app, o runOptions, args []string) error {
 		return &exitError{Code: exitInternal, Err: err}
 	}
 	defer job.close()
-	// From here on signals are the child's: it ends the job, and its status counts.
-	ctx, endJob := context.WithCancel(context.WithoutCancel(ctx))
+	jobCtx, endJob := context.WithCancel(context.WithoutCancel(ctx))
 	defer endJob()
 	eyes, err := a.watchJob(p, &job, o, endJob)
 	if err != nil {
 		return err
 	}
-	eyes.lookThrough(a.reached, p, job.dir)
+	eyes.lookThrough(ctx, a.reached, p, job.dir)
+	if told := interrupted(ctx); told != nil {
+		eyes.finish(launcher.Status{}, true)
+		return told
+	}
+	// From here on signals are the child's: it ends the job, and its status counts.
+	// One that came before anybody took over ends the job here.
+	told, started := ctx, job.spec.Started
+	job.spec.Started = func(pid int) {
+		if started != nil {
+			started(pid)
+		}
+		if told.Err() != nil {
+			endJob()
+		}
+	}
+	ctx = jobCtx
 	var st launcher.Status
 	if todo.torch != nil {
 		st, err = a.runNodes(ctx, todo.torch, job, o.nodes)

@@ -1,6 +1,11 @@
 package main
 
-import "errors"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+)
 
 // Exit codes (design: command line). run gives the child's own status; these
 // are fabrun's own while running, chosen so that they are not mistaken for the
@@ -55,4 +60,19 @@ func asExit(err error) *exitError {
 		return e
 	}
 	return &exitError{Code: exitFindings, Err: err}
+}
+
+// signalCause is why a context was cancelled: fabrun was told to end.
+type signalCause syscall.Signal
+
+func (s signalCause) Error() string { return fmt.Sprintf("got %v", syscall.Signal(s)) }
+
+// interrupted is the end of a run that was told to end before its job was
+// started; nil where nobody told it.
+func interrupted(ctx context.Context) error {
+	var s signalCause
+	if ctx.Err() == nil || !errors.As(context.Cause(ctx), &s) {
+		return nil
+	}
+	return &exitError{Code: exitSignalsBase + int(s), Err: fmt.Errorf("%w before the job was started", s)}
 }

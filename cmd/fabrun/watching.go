@@ -400,7 +400,7 @@ const (
 // lookThrough opens an eye on each of the other nodes that answered, over the
 // transport that is already there; dir is the run directory, which each eye
 // makes on its node before the ranks start, "" for counters alone.
-func (w *watching) lookThrough(by *reached, p plan.Plan, dir string) {
+func (w *watching) lookThrough(ctx context.Context, by *reached, p plan.Plan, dir string) {
 	if by == nil {
 		return
 	}
@@ -472,6 +472,8 @@ func (w *watching) lookThrough(by *reached, p plan.Plan, dir string) {
 		select {
 		case <-e.ready:
 		case <-limit:
+			return
+		case <-ctx.Done():
 			return
 		}
 	}
