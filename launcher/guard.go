@@ -19,9 +19,11 @@ import (
 // says nothing of fabrun: 'pkill -9 fabrun' must leave the guard alive.
 const GuardName = "job-guard"
 
-// markName is the variable that a job's processes on this machine carry; its
-// value is the run's own. With it a process is found whose parents have gone.
-const markName = "FABRUN_JOB"
+// markNames are the variables that a job's processes carry; their value is the
+// run's own. With it a process is found whose parents have gone. Hydra and srun
+// send the whole environment to other hosts, Open MPI all that begins with OMPI_
+// (orte/mca/schizo/ompi/schizo_ompi.c).
+var markNames = []string{"FABRUN_JOB", "OMPI_FABRUN_JOB"}
 
 // guard is the process that ends the job when this one is killed outright. A
 // parent-death signal cannot do it: the kernel sends one for each thread of a
@@ -77,7 +79,8 @@ func (g *guard) heard() <-chan syscall.Signal {
 	return g.ear
 }
 
-func newMark() string {
+// NewMark returns a value for Spec.Mark.
+func NewMark() string {
 	b := make([]byte, 8)
 	//nolint:errcheck // crypto/rand never fails (its documentation)
 	_, _ = rand.Read(b)
@@ -86,8 +89,14 @@ func newMark() string {
 
 // withMark replaces the mark of an outer run.
 func withMark(env []string, mark string) []string {
-	env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return strings.HasPrefix(kv, markName+"=") })
-	return append(env, markName+"="+mark)
+	env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return slices.Contains(markNames, name)
+	})
+	for _, name := range markNames {
+		env = append(env, name+"="+mark)
+	}
+	return env
 }
 
 // startGuard starts this program once more, as a guard, with nothing open but
@@ -227,6 +236,20 @@ func Guard(argv []string, line io.Reader, ear io.Writer) {
 	if left = j.await(grace); len(left) == 0 {
 		return
 	}
+	j.finish(left)
+}
+
+// EndMarked ends what is left on this machine of a job that has ended: what a
+// launcher's daemon that was killed has left behind on its host.
+func EndMarked(mark string) {
+	j := job{mark: mark, known: map[int]uint64{}}
+	if left := j.await(ownEnd); len(left) > 0 {
+		j.finish(left)
+	}
+}
+
+// finish ends processes with TERM, and a second later with KILL.
+func (j *job) finish(left []int) {
 	for _, pid := range left {
 		send(pid, syscall.SIGTERM)
 		send(pid, syscall.SIGCONT)
@@ -293,8 +316,10 @@ func (j *job) await(most time.Duration) []int {
 }
 
 // marked reports whether a process was started with the mark of a job.
-func marked(pid int, mark string) bool {
-	return slices.Contains(environment(pid), markName+"="+mark)
+func marked(pid int, mark string) bool { return hasMark(environment(pid), mark) }
+
+func hasMark(env []string, mark string) bool {
+	return slices.ContainsFunc(markNames, func(name string) bool { return slices.Contains(env, name+"="+mark) })
 }
 
 // environment is what a process was started with; nil where it cannot be read,
@@ -317,7 +342,7 @@ func environment(pid int) []string {
 // connection's master wrote its title over that, and is meant to stay.
 func ownHelper(pid int, mark string) bool {
 	env := environment(pid)
-	if slices.Contains(env, markName+"="+mark) {
+	if hasMark(env, mark) {
 		return false
 	}
 	if comm := readSmall(fmt.Sprintf("/proc/%d/comm", pid)); comm == "ssh\n" {

@@ -37,6 +37,8 @@ type Spec struct {
 	Ranks bool
 	// Grace is how long processes have between TERM and KILL.
 	Grace time.Duration
+	// Mark is what the job's processes are known by, on every host; "" a new one.
+	Mark string
 	// Started is called once the child runs; may be nil.
 	Started func(pid int)
 	// Guard: this program calls Guard when it is started as GuardName, and is to
@@ -72,6 +74,9 @@ func Run(ctx context.Context, s Spec) (Status, error) {
 	if s.Grace == 0 {
 		s.Grace = 2 * time.Second
 	}
+	if s.Mark == "" {
+		s.Mark = NewMark()
+	}
 	// Without a guard there is the parent-death signal. It is sent when the
 	// *thread* that started the child ends (prctl(2)), so that thread is kept for
 	// as long as the child lives.
@@ -90,7 +95,7 @@ func Run(ctx context.Context, s Spec) (Status, error) {
 	if err := becomeSubreaper(); err != nil && s.Note != nil {
 		s.Note(fmt.Sprintf("orphans of the job cannot be found: %v", err))
 	}
-	c := &child{spec: s, tty: openTerminal(s.Stdin, s.Terminal), mark: newMark(), parent: os.Getppid()}
+	c := &child{spec: s, tty: openTerminal(s.Stdin, s.Terminal), mark: s.Mark, parent: os.Getppid()}
 	defer c.tty.close()
 	if s.Guard {
 		var err error

@@ -63,7 +63,11 @@ func runRun(ctx context.Context, a *app, o runOptions, args []string) error {
 	if err != nil {
 		return runFailure(err)
 	}
-	if err := a.preflightPairs(ctx, o, &todo.Plan); err != nil {
+	err = a.preflightPairs(ctx, o, &todo.Plan)
+	if told := interrupted(ctx); told != nil {
+		return told
+	}
+	if err != nil {
 		return runFailure(err)
 	}
 	a.progress.clear()
@@ -236,6 +240,7 @@ func (a *app) prepare(p plan.Plan) (preparedJob, error) {
 		Terminal: terminalUse(a.stdout),
 		Ranks:    p.Dialect != plan.Plain,
 		Guard:    true,
+		Mark:     launcher.NewMark(),
 		Note:     func(text string) { fmt.Fprintf(a.stderr, "fabrun: %s\n", text) },
 	}
 	if a.verbose {

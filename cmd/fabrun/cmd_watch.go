@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,6 +29,7 @@ type watchOptions struct {
 	pairs    bool
 	patterns []string
 	shared   bool
+	job      string
 }
 
 // isEye reports whether the verb is the eye of a node.
@@ -62,6 +64,7 @@ error; 1 also when a file cannot be read; 2 for a wrong call.`,
 	c.Flags().BoolVar(&opts.counters, "counters", false, "be the eye of this node: read its counters")
 	c.Flags().StringArrayVar(&opts.patterns, "pattern", nil, "be the eye of this node: follow the files of this NCCL_DEBUG_FILE or UCX_LOG_FILE `pattern` that come or grow")
 	c.Flags().BoolVar(&opts.shared, "shared", false, "with --pattern: also where several nodes see the same files and their names hold no host (%h)")
+	c.Flags().StringVar(&opts.job, "job", "", "as the eye: at the word \"end\" on standard input end what is left here of the job with this `mark`")
 	c.Flags().BoolVar(&opts.keep, "keep", false, "with --follow: leave what was read in the files")
 	c.Flags().BoolVar(&opts.mkdir, "make", false, "with --follow: make the directory, and remove it at the end")
 	return c
@@ -71,8 +74,8 @@ func runWatch(ctx context.Context, a *app, opts watchOptions, files []string) er
 	if opts.isEye() {
 		return runEye(ctx, a, opts, files)
 	}
-	if opts.keep || opts.mkdir {
-		return usageError(errors.New("--keep and --make belong to --follow"), "")
+	if opts.keep || opts.mkdir || opts.job != "" {
+		return usageError(errors.New("--keep, --make and --job belong to --follow and --counters"), "")
 	}
 	if opts.shared {
 		return usageError(errors.New("--shared belongs to --pattern"), "")
@@ -192,14 +195,27 @@ func runEye(ctx context.Context, a *app, opts watchOptions, files []string) erro
 	eyes := launcher.NewEyes(cfg)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	ended := make(chan bool, 1) // whether the job has
 	go func() {
-		//nolint:errcheck // any end of the input is the end
-		_, _ = io.Copy(io.Discard, a.stdin)
-		cancel()
+		defer cancel()
+		last := ""
+		in := bufio.NewScanner(a.stdin) // any end of the input is the end
+		for in.Scan() {
+			last = in.Text() + "\n"
+		}
+		ended <- last == eyeEnd
 	}()
 	eyes.Run(ctx)
 	rec.Verdict(eyes.Watcher().Verdict())
-	if err := rec.Exit(report.RecordExit{}); err != nil {
+	err = rec.Exit(report.RecordExit{})
+	select {
+	case over := <-ended:
+		if over && opts.job != "" {
+			launcher.EndMarked(opts.job)
+		}
+	default: // told to end by a signal
+	}
+	if err != nil {
 		return fmt.Errorf("writing what was seen: %w", err)
 	}
 	return nil

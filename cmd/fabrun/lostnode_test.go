@@ -99,7 +99,7 @@ func TestNodeThatAnswersNoMoreIsNamedAndTheJobEnded(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				w.lookThrough(&reached{transport: cutOff{c.answer}, names: c.hosts, fabrun: "fabrun"}, p, job.dir)
+				w.lookThrough(context.Background(), &reached{transport: cutOff{c.answer}, names: c.hosts, fabrun: "fabrun"}, p, job.dir)
 				time.Sleep(2 * time.Minute) // of the bubble's own clock
 				synctest.Wait()
 				if err := w.finish(launcher.Status{}, false); err != nil {

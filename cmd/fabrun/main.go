@@ -27,11 +27,13 @@ func main() {
 	// run itself takes over these signals while a child runs; until then they cancel.
 	// What the caller ignores (nohup, a shell's background job) stays ignored.
 	ending := slices.DeleteFunc([]os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP}, signal.Ignored)
-	ctx, stop := context.Background(), context.CancelFunc(func() {})
+	ctx, cancel := context.WithCancelCause(context.Background())
 	if len(ending) > 0 {
-		ctx, stop = signal.NotifyContext(ctx, ending...)
+		caught := make(chan os.Signal, 1)
+		signal.Notify(caught, ending...)
+		go func() { cancel(signalCause((<-caught).(syscall.Signal))) }()
 	}
 	code := run(ctx, os.Args, os.Environ(), os.Stdin, os.Stdout, os.Stderr)
-	stop()
+	cancel(nil)
 	os.Exit(code)
 }

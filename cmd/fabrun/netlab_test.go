@@ -48,7 +48,7 @@ if [ -e "$lab/$name/noexec" ]; then for d in /root /dev/shm; do mount -o remount
 mkdir -p /run/sshd
 /usr/sbin/sshd -f "$lab/$name/sshd_config" -E "$lab/$name/sshd.log"
 echo ready
-while :; do wait; sleep 0.2; done`
+while :; do wait; sleep 0.2 || :; done`
 
 // netLabAddress is a node's address on network 0 or 1.
 func netLabAddress(network, node int) string { return fmt.Sprintf("10.%d.0.%d", 77+network, node) }
@@ -274,13 +274,6 @@ func (n *netNode) processes() []int {
 	return out
 }
 
-// running are the processes of a host that have this word in their command line.
-func (n *netNode) running(word string) []int {
-	return slices.DeleteFunc(n.processes(), func(pid int) bool {
-		return !slices.Contains(strings.Split(commandLine(pid), "\x00"), word)
-	})
-}
-
 func commandLine(pid int) string {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	if err != nil {
@@ -335,7 +328,7 @@ func (l *netLab) start(env []string, argv ...string) *netJob {
 		"-t", strconv.Itoa(head.init), "--all", "--wd=" + filepath.Join(l.dir, "share"), "env", "-i", "HOME=/root", "USER=root", "PATH=" + systemPath,
 		"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 40*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
 	l.t.Cleanup(cancel)
 	j := &netJob{t: l.t, cmd: exec.CommandContext(ctx, "nsenter", slices.Concat(words, env, argv)...), done: make(chan error, 1)}
 	j.cmd.Stdout, j.cmd.Stderr = &j.out, &j.stderr

@@ -29,6 +29,7 @@ import (
 type watching struct {
 	a         *app
 	p         plan.Plan
+	mark      string // of the job's processes, on every host
 	eyes      *launcher.Eyes
 	pumps     []*launcher.Pump
 	sources   []*watch.Source
@@ -64,7 +65,7 @@ type watching struct {
 // job's streams only where one of them has to be read.
 func (a *app) watchJob(p plan.Plan, job *preparedJob, o runOptions, endJob context.CancelFunc) (*watching, error) {
 	set := rankVariables(job.spec.Env, job.spec.Argv)
-	w := &watching{a: a, p: p, began: time.Now(), stop: endJob, endJob: endJob, wants: watch.AsksForTCP(job.spec.Argv, set), done: make(chan struct{}), looks: map[string][2]watch.Sample{}, said: map[string]bool{}, stall: newStalls()}
+	w := &watching{a: a, p: p, mark: job.spec.Mark, began: time.Now(), stop: endJob, endJob: endJob, wants: watch.AsksForTCP(job.spec.Argv, set), done: make(chan struct{}), looks: map[string][2]watch.Sample{}, said: map[string]bool{}, stall: newStalls()}
 	w.asking, w.unasked = context.WithCancel(context.Background())
 	if !o.strict {
 		w.endJob = nil
@@ -390,6 +391,10 @@ type eye struct {
 	done    chan struct{}
 }
 
+// eyeEnd is the last word to an eye: the job has ended. A session that merely
+// breaks says nothing, and the job may live on.
+const eyeEnd = "end\n"
+
 // How long the eyes of other nodes may take to open and to say their last word.
 // A node that does not answer costs that once, for all nodes together.
 const (
@@ -413,7 +418,7 @@ func (w *watching) lookThrough(ctx context.Context, by *reached, p plan.Plan, di
 	if len(others) == 0 {
 		return
 	}
-	argv := []string{by.fabrun, "watch", "--counters"}
+	argv := []string{by.fabrun, "watch", "--counters", "--job", w.mark}
 	if dir != "" {
 		argv = append(argv, "--follow", dir, "--make")
 		if w.record != nil {
@@ -439,7 +444,7 @@ func (w *watching) lookThrough(ctx context.Context, by *reached, p plan.Plan, di
 		}
 		r, in := io.Pipe()
 		e := &eye{host: host, via: t, stdin: in, ready: make(chan struct{}), done: make(chan struct{})}
-		e.session = remote.Stream(context.Background(), t, host, remote.Command{Argv: argv, Stdin: r})
+		e.session = remote.Stream(context.Background(), t, host, remote.Command{Argv: argv, Stdin: io.MultiReader(r, strings.NewReader(eyeEnd))})
 		w.eyesThere = append(w.eyesThere, e)
 		go func() {
 			//nolint:errcheck // what it says on stderr is not the job's

@@ -62,7 +62,7 @@ func TestEyesOfOtherNodes(t *testing.T) {
 	tr := &sameProcess{dirs: map[string]string{}}
 	dir := filepath.Join(t.TempDir(), "run")
 	p.Hosts.Hosts = []hosts.Host{{Name: "n2"}, {Name: "n3"}, {Name: "n4-does-not-answer"}}
-	w.lookThrough(&reached{transport: tr, names: []string{"n2", "n3"}, fabrun: "fabrun"}, p, dir)
+	w.lookThrough(context.Background(), &reached{transport: tr, names: []string{"n2", "n3"}, fabrun: "fabrun"}, p, dir)
 	for host, log := range map[string]string{
 		"n2": "n2:20:20 [0] NCCL INFO Using network IB\nn2:20:20 [0] NCCL INFO comm 0x1 rank 0 nRanks 2 nNodes 2 localRanks 1 localRank 0 MNNVL 0\n",
 		"n3": "n3:30:30 [0] NCCL INFO NET/IB : No device found.\nn3:30:30 [0] NCCL INFO Using network Socket\nn3:30:30 [0] NCCL INFO comm 0x1 rank 1 nRanks 2 nNodes 2 localRanks 1 localRank 0 MNNVL 0\n",
@@ -132,7 +132,7 @@ func TestOneNodeCannotBeLookedAt(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := &watching{a: a, p: two, looks: map[string][2]watch.Sample{}, said: map[string]bool{}, peers: map[string]bool{}}
-			w.lookThrough(&reached{hosts: c.seen}, two, "")
+			w.lookThrough(context.Background(), &reached{hosts: c.seen}, two, "")
 			for _, s := range c.looks {
 				w.sample(s)
 			}
