@@ -223,7 +223,7 @@ func TestUserLogsOnOtherNodes(t *testing.T) {
 		t.Error("the job's streams are read although its logs go to files")
 	}
 	p.Hosts.Hosts = []hosts.Host{{Name: "n2"}}
-	w.lookThrough(&reached{transport: &sameProcess{dirs: map[string]string{}}, names: []string{"n2"}, fabrun: "fabrun"}, p, "")
+	w.lookThrough(context.Background(), &reached{transport: &sameProcess{dirs: map[string]string{}}, names: []string{"n2"}, fabrun: "fabrun"}, p, "")
 	text := "n2:20:20 [0] NCCL INFO NET/IB : No device found.\nn2:20:20 [0] NCCL INFO Using network Socket\nn2:20:20 [0] NCCL INFO comm 0x1 rank 1 nRanks 2 nNodes 2 localRanks 1 localRank 0 MNNVL 0\n"
 	if err := os.WriteFile(mine, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
