@@ -65,7 +65,7 @@ func fakeLauncher(version string) {
 	for _, kv := range env {
 		if slices.ContainsFunc([]string{
 			"NCCL_", "UCX_", "OMPI_", "PRTE_", "PMIX_", "I_MPI_", "MPIR_CVAR_", "MV2_", "NVSHMEM_", "FI_", "GLOO_", "HYDRA_", "FABRUN_SET", "APPTAINERENV_", "PET_",
-		}, func(p string) bool { return strings.HasPrefix(kv, p) }) {
+		}, func(p string) bool { return strings.HasPrefix(kv, p) }) && !strings.HasPrefix(kv, "OMPI_FABRUN_JOB=") { // the job's mark is another each time
 			fmt.Printf("%s: env %s\n", name, kv)
 		}
 	}
