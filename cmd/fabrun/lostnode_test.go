@@ -134,7 +134,7 @@ func TestFailedJobNamesTheNodeThatAnswersNoMore(t *testing.T) {
 					t.Fatal(err)
 				}
 				tr := cutOff{func(host string) error { return &remote.HostError{Host: host, Cause: c.cause, Err: errors.New("so")} }}
-				w.lookThrough(&reached{transport: tr, names: []string{"n2"}, fabrun: "fabrun"}, p, job.dir)
+				w.lookThrough(context.Background(), &reached{transport: tr, names: []string{"n2"}, fabrun: "fabrun"}, p, job.dir)
 				time.Sleep(20 * time.Second) // of the bubble's own clock: the session has not broken
 				if err := w.finish(launcher.Status{Code: c.status}, false); err != nil {
 					t.Fatal(err)
