@@ -11,6 +11,7 @@ import (
 
 	"fabrun/launcher/plan"
 	"fabrun/launcher/remote"
+	"fabrun/topology"
 )
 
 // nodesWithFiles is a transport to hosts of which each has some files: its ls
@@ -92,5 +93,25 @@ func TestFilesOnNodes(t *testing.T) {
 				t.Errorf("got  %q\nwant %q", g, tc.want)
 			}
 		})
+	}
+}
+
+// Of several Open MPIs on a host, the one that is started counts.
+func TestLauncherHasUCX(t *testing.T) {
+	argv := []string{"mpirun", "-np", "2", "./a.out"}
+	h := topology.Host{Software: []topology.Software{
+		{Kind: "openmpi", Path: "usr/bin/mpirun", Detail: "UCX component absent"},
+		{Kind: "openmpi", Path: "usr/mpi/gcc/openmpi-4.1.7a1/bin/mpirun", Detail: "UCX component present"},
+		{Kind: "openmpi", Path: "opt/x/bin/mpirun"},
+	}}
+	for dir, want := range map[string]string{"/usr/bin": "false", "/usr/mpi/gcc/openmpi-4.1.7a1/bin": "true", "/opt/x/bin": "unknown", "/opt/y/bin": "unknown"} {
+		job := jobLook{cmd: plan.Parse(plan.Identify(argv, "(Open MPI) 4.1.4", ""), argv), launcher: []string{dir}, hosts: []topology.Host{h}}
+		got := "unknown"
+		if has := launcherHasUCX(job); has != nil {
+			got = fmt.Sprint(*has)
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s", dir, got, want)
+		}
 	}
 }

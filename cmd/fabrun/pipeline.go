@@ -77,9 +77,11 @@ func (a *app) planJob(ctx context.Context, o jobOptions, argv []string) (planned
 		l = plan.IdentifyFrom(argv, here.Software)
 		if i := slices.IndexFunc(here.Launchers, func(l topology.Launcher) bool { return l.Name == argv[plan.LauncherAt(argv)] }); i >= 0 {
 			l = plan.Identify(argv, here.Launchers[i].Version, here.Launchers[i].Path)
+			probed.resolved = here.Launchers[i].Path
 		}
 	}
-	job := jobLook{cmd: plan.Parse(l, argv), hosts: []topology.Host{here}, self: a.self(), root: here.UID != nil && *here.UID == 0}
+	where := []string{filepath.Dir(filepath.Join("/", probed.path)), filepath.Dir(filepath.Join("/", probed.resolved))}
+	job := jobLook{cmd: plan.Parse(l, argv), launcher: where, hosts: []topology.Host{here}, self: a.self(), root: here.UID != nil && *here.UID == 0}
 	if foamNote != "" {
 		job.notes = append(job.notes, foamNote)
 	}
@@ -128,22 +130,23 @@ func (a *app) planJob(ctx context.Context, o jobOptions, argv []string) (planned
 
 // jobLook is what was seen of a job before anything is decided.
 type jobLook struct {
-	cmd     plan.Command
-	alloc   hosts.Allocation
-	given   bool // the hosts were named to fabrun
-	untold  bool // the launcher does not know the hosts' source: it has to be told them all
-	ordered bool // the hosts are in another order than their source has them
-	local   bool // every rank runs on this machine
-	hosts   []topology.Host
-	names   []string // what the launcher calls the hosts, in step; nil: one host stands for all
-	assumed int      // how many hosts the one stands for
-	program plan.ProgramFacts
-	self    string   // fabrun's path on every node; "" unknown
-	np      *int     // ranks that the case wants, where the command line does not say; nil none
-	root    bool     // the launcher runs as root
-	shims   []string // launchers that are there for a script to call
-	notes   []string
-	finds   []finding.Finding
+	cmd      plan.Command
+	launcher []string // directories that the launcher was found in
+	alloc    hosts.Allocation
+	given    bool // the hosts were named to fabrun
+	untold   bool // the launcher does not know the hosts' source: it has to be told them all
+	ordered  bool // the hosts are in another order than their source has them
+	local    bool // every rank runs on this machine
+	hosts    []topology.Host
+	names    []string // what the launcher calls the hosts, in step; nil: one host stands for all
+	assumed  int      // how many hosts the one stands for
+	program  plan.ProgramFacts
+	self     string   // fabrun's path on every node; "" unknown
+	np       *int     // ranks that the case wants, where the command line does not say; nil none
+	root     bool     // the launcher runs as root
+	shims    []string // launchers that are there for a script to call
+	notes    []string
+	finds    []finding.Finding
 
 	unreached string // why the hosts cannot be looked at yet; "" they can
 }
@@ -248,7 +251,7 @@ func (a *app) decide(job jobLook, o jobOptions) (plan.Plan, error) {
 		Hosts: job.hosts, Assumed: job.assumed, Profile: profile, Workload: workload,
 		Job: envgen.Job{
 			Settings: job.cmd.Settings(a.env), InContainer: container != "" || job.cmd.Launcher.OwnMPI, RanksPerNode: ranksPerNode, Strict: o.strict,
-			Launcher: job.cmd.Launcher.Dialect, Versions: jobVersions(job.cmd.Launcher, o), LogDir: logs,
+			Launcher: job.cmd.Launcher.Dialect, Versions: jobVersions(job, o), LogDir: logs,
 			Addresses: addressesOf(job.alloc),
 		},
 	})
@@ -623,12 +626,32 @@ func shebang(path string) string {
 
 // jobVersions says which of the installed MPIs is started, and which library
 // versions the user says the ranks load (in an image nobody else can know).
-func jobVersions(l plan.Launcher, o jobOptions) *envgen.Versions {
-	v := &envgen.Versions{NCCL: o.nccl, UCX: o.ucx}
+func jobVersions(job jobLook, o jobOptions) *envgen.Versions {
+	l := job.cmd.Launcher
+	v := &envgen.Versions{NCCL: o.nccl, UCX: o.ucx, OpenMPIHasUCX: launcherHasUCX(job)}
 	if l.MPIKind != "" {
 		v.MPIKind, v.MPI = l.MPIKind, strings.TrimSpace(l.MPIKind+" "+l.Version)
 	}
 	return v
+}
+
+// launcherHasUCX says whether the Open MPI that is started has a UCX component,
+// where several are installed; nil where the look did not tell. In a container
+// the ranks load another one.
+func launcherHasUCX(job jobLook) *bool {
+	if job.cmd.Launcher.MPIKind != "openmpi" || job.cmd.Container() != "" || len(job.hosts) == 0 {
+		return nil
+	}
+	for _, s := range job.hosts[0].Software {
+		if s.Kind != "openmpi" || !slices.Contains(job.launcher, filepath.Dir("/"+s.Path)) {
+			continue
+		}
+		has := strings.Contains(s.Detail, "UCX component present")
+		if has || strings.Contains(s.Detail, "UCX component absent") {
+			return &has
+		}
+	}
+	return nil
 }
 
 // self is the path under which this program can be started again; "" unknown.
