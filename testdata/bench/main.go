@@ -78,6 +78,17 @@ func races() []race {
 			},
 		},
 		{
+			name: "look", bar: "64 hosts over loopback ssh: under pdsh and clush for the same command", n: 5,
+			prep: startSSHD,
+			lanes: []lane{
+				{name: "fabrun plan, which looks at 64", argv: []string{"{fabrun}", "plan", "--preflight", "off", "--ssh-config", "{dir}/ssh_config", "--hosts", "h[01-64]", "--", "true"}},
+				{name: "pdsh fabrun snapshot --quick", argv: []string{"pdsh", "-R", "ssh", "-f", "64", "-w", "h[01-64]", "{fabrun} snapshot --quick"}, env: []string{"PDSH_SSH_ARGS_APPEND=-F {dir}/ssh_config"}},
+				{name: "clush fabrun snapshot --quick", argv: []string{"clush", "-q", "-f", "64", "-w", "h[01-64]", "-o", "-F {dir}/ssh_config", "{fabrun} snapshot --quick"}},
+				{name: "pdsh true", argv: []string{"pdsh", "-R", "ssh", "-f", "64", "-w", "h[01-64]", "true"}, env: []string{"PDSH_SSH_ARGS_APPEND=-F {dir}/ssh_config"}},
+				{name: "clush true", argv: []string{"clush", "-q", "-f", "64", "-w", "h[01-64]", "-o", "-F {dir}/ssh_config", "true"}},
+			},
+		},
+		{
 			// Through one more pipe beside cat | cat | cat, and to /dev/null beside
 			// the readers: each lane stands for the one with as many pipes.
 			name: "watch-ordinary", bar: "≥ 0.8 of cat|cat|cat; > /dev/null above tee and grep -c; flat memory", n: 7,
@@ -232,7 +243,10 @@ func once(l lane, dir, fabrun string) (used, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Env = append(os.Environ(), l.env...)
+	cmd.Env = os.Environ()
+	for _, kv := range l.env {
+		cmd.Env = append(cmd.Env, strings.ReplaceAll(kv, "{dir}", dir))
+	}
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	start := time.Now()
