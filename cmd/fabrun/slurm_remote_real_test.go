@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -123,6 +124,40 @@ func TestRealSrunTransport(t *testing.T) {
 		if r.Err != nil || !bytes.HasPrefix(r.Stdout, []byte("fabrun-snapshot 1\n")) || paths[r.Host] == "" {
 			t.Errorf("%s: %q %.60q %v", r.Host, paths[r.Host], r.Stdout, r.Err)
 		}
+	}
+}
+
+// TestRealSrunCheck: inside an allocation check looks at its nodes by one step.
+func TestRealSrunCheck(t *testing.T) {
+	lab := startSlurm(t, "")
+	// Slurm's batch shell has the allocation's variables and no terminal.
+	out := lab.command("salloc", "-Q", "-N3", lab.fabrun, "check", "--json", "--program", "/bin/ls", "--directory", lab.dir)
+	var stderr bytes.Buffer
+	out.Stderr = &stderr
+	text, err := out.Output()
+	var v struct {
+		Hosts []struct {
+			Host     string
+			Findings []struct{ ID string }
+		}
+	}
+	if jerr := json.Unmarshal(text, &v); jerr != nil {
+		t.Fatalf("%v (%v): %s%s", jerr, err, text, stderr.String())
+	}
+	var names []string
+	for _, h := range v.Hosts {
+		if h.Host == "" {
+			continue // what is about no single host
+		}
+		names = append(names, h.Host)
+		for _, f := range h.Findings {
+			if strings.HasPrefix(f.ID, "node.") || strings.HasPrefix(f.ID, "place.") || strings.HasPrefix(f.ID, "across.") {
+				t.Errorf("%s: %s", h.Host, f.ID)
+			}
+		}
+	}
+	if strings.Join(names, " ") != "node01 node02 node03" {
+		t.Errorf("looked at %q: %s", names, text)
 	}
 }
 

@@ -23,7 +23,7 @@ import (
 var nasty = []string{"", "a b", "'", `"`, "$HOME", "`id`", `\`, `\'`, "!x", "a\nb", "*", "-n", "é", "\t", "#", "a;b", "~", "%s", `\0101`, "a\n\n"}
 
 func TestShellLineKeepsArguments(t *testing.T) {
-	for _, sh := range []string{"sh", "bash", "dash", "csh", "tcsh", "fish", "zsh"} {
+	for _, sh := range []string{"sh", "bash", "dash", "ksh", "csh", "tcsh", "fish", "zsh"} {
 		path, err := exec.LookPath(sh)
 		if err != nil {
 			t.Logf("no %s here", sh)

@@ -438,3 +438,26 @@ func TestFaultsOfTheSystemsSSH(t *testing.T) {
 		})
 	}
 }
+
+// TestKeepAlive: a host that is gone without a word ends the command after
+// ServerAliveInterval times ServerAliveCountMax, and one that is only quiet does not.
+func TestKeepAlive(t *testing.T) {
+	for fault, want := range map[remotetest.Fault]Cause{remotetest.Silent: Dropped, remotetest.HangCommand: Timeout} {
+		t.Run(string(fault), func(t *testing.T) {
+			t.Parallel()
+			key := remotetest.NewKey(t)
+			s := faulty(t, "127.0.0.1:0", key, fault)
+			home := t.TempDir()
+			remotetest.NewKeyFile(t, filepath.Join(home, "id"))
+			known, config := filepath.Join(home, "known"), filepath.Join(home, "config")
+			_ = os.WriteFile(known, append([]byte("* "), ssh.MarshalAuthorizedKey(key.PublicKey())...), 0o600)
+			_ = os.WriteFile(config, []byte("ServerAliveInterval 1\nServerAliveCountMax 2\n"), 0o600)
+			tr := must(NewNative(NativeOptions{Home: home, LocalUser: "u", ConfigFiles: []string{config}, Port: s.Port, IdentityFiles: []string{filepath.Join(home, "id")}, KnownHosts: []string{known}}))
+			defer tr.Close()
+			r := Run(t.Context(), tr, "127.0.0.1", Command{Argv: []string{"x"}}, Options{Deadline: 12 * time.Second})
+			if CauseOf(r.Err) != want {
+				t.Errorf("got %v after %v, want %s", r.Err, r.Took, want)
+			}
+		})
+	}
+}

@@ -36,6 +36,7 @@ const (
 	WrongKey    Fault = "wrong host key"
 	NoLogin     Fault = "no login" // every key is refused
 	Garbage     Fault = "not ssh"
+	Silent      Fault = "silent" // the command begins, then nothing is answered any more: a host that lost its power
 )
 
 // Server is an ssh server that answers every command with Reply.
@@ -115,7 +116,7 @@ func (s *Server) serve(c net.Conn, cfg *ssh.ServerConfig, fault Fault, reply fun
 	defer sc.Close()
 	go func() {
 		for r := range reqs {
-			if r.WantReply {
+			if r.WantReply && fault != Silent {
 				_ = r.Reply(false, nil)
 			}
 		}
@@ -152,7 +153,7 @@ func (s *Server) serve(c net.Conn, cfg *ssh.ServerConfig, fault Fault, reply fun
 func (s *Server) answer(c net.Conn, ch ssh.Channel, fault Fault, line string, reply func(string) (string, uint32)) {
 	out, status := reply(line)
 	switch fault {
-	case HangCommand:
+	case HangCommand, Silent:
 		<-s.done
 		return
 	case Drop:
