@@ -26,6 +26,7 @@ type segment struct {
 	dev             int
 	warn, hasPrefix bool
 	clean           bool
+	stamped         bool // a time stamp without a space stands before the host
 }
 
 var ncclMark = []byte("NCCL ")
@@ -65,7 +66,7 @@ func segments(dst []segment, b []byte, first int) []segment {
 		}
 		s := segment{start: i, text: at, warn: warn}
 		s.prefix(b, floor, i)
-		s.clean = s.hasPrefix && len(dst) == 0 && cleanStart(b[:s.start])
+		s.clean = s.hasPrefix && len(dst) == 0 && (s.stamped || cleanStart(b[:s.start]))
 		dst = append(dst, s)
 	}
 	return dst
@@ -119,11 +120,45 @@ func (s *segment) prefix(b []byte, floor, end int) {
 		if n < 0 || len(more) > 0 {
 			return
 		}
+		if stamp := gluedStamp(p[:host], p[host:pid-1]); stamp > 0 {
+			host += stamp
+			s.stamped = true
+		}
 		s.start, s.host, s.pid, s.hasPrefix = floor+host, p[host:pid-1], uint32(n), true
 		s.dev, _ = leadingInt(p[open+1 : i])
 		return
 	}
 }
+
+// gluedStamp returns how many bytes of host belong to a time stamp that a log
+// service wrote before it without a space: '2025-05-16T16:39:51.208-07:00node1'
+// and '…16:39:51.208Znode1'.
+func gluedStamp(before, host []byte) int {
+	two := func(b []byte) bool { return len(b) >= 2 && isDigit(b[0]) && isDigit(b[1]) }
+	n := len(before)
+	if n < len("16:39:") || before[n-1] != ':' || !two(before[n-3:]) || !two(host) {
+		return 0
+	}
+	switch before[n-4] {
+	case '+', '-':
+		// The hours of the offset; a time stands before it.
+		if len(host) > 2 && n > 8 && isDigit(before[n-5]) && bytes.IndexByte(before[max(0, n-16):n-4], ':') >= 0 {
+			return 2
+		}
+	case ':':
+		i := 2
+		if i < len(host) && host[i] == '.' {
+			for i++; i < len(host) && isDigit(host[i]); i++ {
+			}
+		}
+		if two(before[n-6:]) && i+1 < len(host) && host[i] == 'Z' {
+			return i + 1
+		}
+	}
+	return 0
+}
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
 // digitsBefore returns where the digits that end at end begin.
 func digitsBefore(p []byte, end int) int {

@@ -378,6 +378,7 @@ func (st *state) mpiAbort(m *message) bool {
 // '*** An error occurred in MPI_Init_thread'.
 func (st *state) mpiFatal(m *message) bool {
 	t := string(m.text)
+	st.crayProc(m)
 	if strings.HasPrefix(strings.TrimLeft(t, "[]0123456789: "), "Abort(") || strings.Contains(t, "Fatal error in ") {
 		st.library("mpich")
 	}
@@ -386,6 +387,40 @@ func (st *state) mpiFatal(m *message) bool {
 	} else {
 		st.secondary("mpi-error", "An MPI operation failed ("+shown(m.text)+").", m)
 	}
+	return true
+}
+
+// crayProc learns who speaks in a line of Cray MPICH:
+// 'MPICH ERROR [Rank 0] [job id 12.0] [Wed Feb 24 12:00:00 2021] [nid00012] - …'.
+func (st *state) crayProc(m *message) {
+	_, t, ok := bytes.Cut(m.text, []byte("MPICH ERROR [Rank "))
+	if !ok {
+		return
+	}
+	if r, _ := leadingInt(t); r >= 0 {
+		m.rank = r
+	}
+	head, _, ok := bytes.Cut(t, []byte("] - "))
+	if i := bytes.LastIndexByte(head, '['); ok && i >= 0 && i+1 < len(head) {
+		host := head[i+1:]
+		for _, c := range host {
+			if !isHostByte(c) {
+				return
+			}
+		}
+		m.proc = st.procOf(&segment{host: host, pid: uint32(max(m.rank, 0)), clean: true})
+	}
+}
+
+// psmOpen reads what PSM2 and PSM3 say of a device that does not come up:
+// 'node1.4711PSM2 can't open hfi unit: -1 (err=23)'.
+func (st *state) psmOpen(m *message) bool {
+	i := bytes.Index(m.text, []byte("PSM"))
+	if i < 0 {
+		return false
+	}
+	// Open MPI goes on without it; where a library does not, its own error follows.
+	st.warned("psm-open", "PSM cannot open its network device ("+shown(m.text[i:])+"): check that the port is up and that the job may open it (/dev/hfi1_*, /dev/infiniband); another job of the host may hold all its contexts.", m)
 	return true
 }
 

@@ -71,6 +71,7 @@ var ncclPatterns = []pattern{
 	{"mixed-counts", "Detected mixed local Net device counts", (*state).mixedCounts},
 	{"closed-2.15", "Net : Connection closed by remote peer", (*state).connectionClosed},
 	{"connect-2.15", "Net : Connect to ", (*state).socketFailed},
+	{"socket-create", "Net : Socket creation failed", (*state).socketFailed},
 	{"closed", "socketProgress", (*state).socketProgress},
 	{"socket-type", "socketFinalizeAccept", (*state).socketFinalize},
 	{"socket-start", "socketStartConnect", (*state).socketFailed},
@@ -349,7 +350,9 @@ func (st *state) netSocket(m *message) {
 
 func (st *state) netOFI(m *message) {
 	t := string(bytes.TrimLeft(m.arg, " :"))
-	st.addSeenNet("OFI")
+	if _, failed := st.facts[factOFIFailed]; !failed {
+		st.addSeenNet("OFI")
+	}
 	low := strings.ToLower(t)
 	switch {
 	case strings.HasPrefix(low, "selected provider is "):
@@ -371,10 +374,12 @@ func (st *state) netOFI(m *message) {
 	case strings.Contains(low, "initializing plugin failed"),
 		strings.Contains(low, "initialization failed"),
 		strings.Contains(low, "failing initialization"),
+		strings.Contains(low, "find any optimal provider"),
 		strings.Contains(low, "no eligible providers"):
 		// aws-ofi-nccl gives up; NCCL then asks its own transports, so that "no
 		// device" of NET/IB is a consequence.
 		st.fact(m, factOFIFailed, "")
+		st.seenNets = slices.DeleteFunc(st.seenNets, func(n string) bool { return n == "OFI" })
 		if m.warn {
 			st.otherWarn(m)
 		}
@@ -424,6 +429,9 @@ func (st *state) verbsMissing(m *message) {
 }
 
 func (st *state) sysfsHidden(m *message) {
+	if bytes.Contains(m.arg, []byte("/sys/class/net/")) {
+		return // any virtual interface: says nothing of RDMA
+	}
 	st.ibProbed = true
 	st.fact(m, CauseHidden, word(m.arg))
 }
@@ -987,9 +995,16 @@ func (st *state) asyncEvent(m *message, t []byte) {
 		st.warned("ib-async:"+shown(t), "The device reported: "+shown(t)+".", m)
 		return
 	}
-	if bytes.Contains(t, []byte("fatal")) {
+	// Up to 2.23 the event is named only as the verbs library does.
+	if bytes.Contains(t, []byte("fatal")) || bytes.Contains(t, []byte("catastrophic")) || bytes.Contains(t, []byte("work queue error")) {
 		st.failed("ib-async-fatal", "The device reported a fatal event ("+shown(t)+"): look at the kernel log and the link of that device.", m)
 		return
+	}
+	for _, harmless := range []string{"client reregistration", "GID table change", "port active", "SM change", "SM LID", "LID change", "P_Key", "last WQE"} {
+		if bytes.Contains(t, []byte(harmless)) {
+			st.warned("ib-async:"+shown(t), "The device reported: "+shown(t)+".", m)
+			return
+		}
 	}
 	st.warned("ib-async:"+shown(t), "The device reported an event ("+shown(t)+"): look at the kernel log and the link of that device.", m)
 }
@@ -1192,7 +1207,7 @@ func (st *state) socketFailed(m *message) {
 		return
 	}
 	reason := ""
-	for _, e := range []string{"Connection refused", "No route to host", "Connection timed out", "Network is unreachable"} {
+	for _, e := range []string{"Connection refused", "No route to host", "Connection timed out", "Network is unreachable", "Address family not supported"} {
 		if strings.Contains(t, e) {
 			reason = e
 		}

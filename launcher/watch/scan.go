@@ -83,6 +83,8 @@ var (
 		{"TMI provider", 0},
 		{"TERMINATION OF ONE", 1},
 		{"No active HCAs", 10},
+		{"PSM2 ", 0},
+		{"PSM3 ", 0},
 		{"internal_Init_thread", 8},
 		{"FI_PROVIDER", 0},
 		{"libibverbs: Warning", 7},

@@ -133,9 +133,9 @@ type state struct {
 	socketIfs  bool // a NET/Socket : Using line was there
 	ibProbed   bool // NCCL tried its own IB transport
 	ibEmpty    bool
-	facts      map[string]string // cause facts: id -> detail, first one wins
-	evidence   map[string]string // the line of each fact
-	env        map[string]string // NCCL_, UCX_ … settings that the log shows
+	facts      map[string]string  // cause facts: id -> detail, first one wins
+	evidence   map[string]witness // the line of each fact, and whose it is
+	env        map[string]string  // NCCL_, UCX_ … settings that the log shows
 	initDone   int
 	claimedOne bool // one host name, several "nodes" of one rank: NCCL_HOSTID
 
@@ -162,7 +162,7 @@ func (st *state) init(opt Options) {
 		tests:    map[int]string{},
 		tagRanks: map[int]bool{},
 		facts:    map[string]string{},
-		evidence: map[string]string{},
+		evidence: map[string]witness{},
 		env:      map[string]string{},
 		once:     map[string]bool{},
 	}
@@ -207,8 +207,15 @@ func (st *state) library(name string) {
 func (st *state) fact(m *message, id, detail string) {
 	if _, ok := st.facts[id]; !ok {
 		st.facts[id] = detail
-		st.evidence[id] = shown(m.raw)
+		st.evidence[id] = witness{line: shown(m.raw), proc: m.proc, rank: m.rank}
 	}
+}
+
+// witness is the line that shows a fact, and who wrote it.
+type witness struct {
+	line string
+	proc *proc
+	rank int
 }
 
 func (st *state) addNetwork(name string) {
@@ -363,9 +370,11 @@ func (st *state) announce(m *message) {
 	if intentional {
 		ev.Severity = SeverityWarning
 	}
-	// The line that shows the cause says more than the one that made it certain.
-	if line := st.evidence[cause]; line != "" {
-		ev.Line = line
+	// The line that shows the cause says more than the one that made it certain,
+	// and names the host to look at.
+	if w := st.evidence[cause]; w.line != "" {
+		ev.Line = w.line
+		m = &message{proc: w.proc, rank: w.rank}
 	}
 	st.emit(key, ev, m)
 }
