@@ -129,6 +129,16 @@ func (a *app) checkPairs(ctx context.Context, s site, o hostChecks, mode preflig
 		return ctx.Err()
 	}
 	res.Rounds, res.Coverage = n, preflight.Coverage(len(s.hosts), len(s.rails), mode)
+	if left := preflight.Untested(all, len(s.hosts), len(s.rails), func(h, k int) bool { return r.Ports[h][k] != nil }); len(left) > 0 {
+		var names []string
+		for _, p := range left[:min(len(left), 6)] {
+			names = append(names, s.reach[p[0]]+" "+portName(p[0], p[1]))
+		}
+		if len(left) > 6 {
+			names = append(names, "…")
+		}
+		res.Coverage += fmt.Sprintf("; nothing is shown of %d of them: %s", len(left), strings.Join(names, ", "))
+	}
 	res.Findings = append(res.Findings, preflight.CulpritFindings(culprits, preflight.Naming{
 		Hosts: s.reach, Port: portName,
 		Suspects: func(host, rail int, o preflight.Outcome) string {

@@ -308,13 +308,13 @@ func LimitsOfPairs(all []Measured, r *PairRunner) []finding.Finding {
 	var out []finding.Finding
 	if missing > 0 {
 		out = append(out, finding.Finding{
-			ID: "pair.no-perftest", Severity: finding.Warning, Subject: "pairs", Seen: fmt.Sprintf("%d directions without ib_write_bw, ibv_rc_pingpong and rping", missing),
+			ID: "pair.no-perftest", Severity: finding.Warning, Subject: "pairs", Seen: fmt.Sprintf("%d directions without ib_write_bw, ibv_rc_pingpong and rping%s", missing, onHosts(r.WithoutPerftest())),
 			Wanted: "perftest on every host", Why: "these were not measured", Hint: "apt-get install perftest, or dnf install perftest",
 		})
 	}
 	if reached > 0 {
 		out = append(out, finding.Finding{
-			ID: "pair.reach-only", Severity: finding.Warning, Subject: "pairs", Seen: fmt.Sprintf("%d directions with %s only", reached, strings.Join(sortedNames(tools), " and ")),
+			ID: "pair.reach-only", Severity: finding.Warning, Subject: "pairs", Seen: fmt.Sprintf("%d directions with %s only: no ib_write_bw%s", reached, strings.Join(sortedNames(tools), " and "), onHosts(r.WithoutPerftest())),
 			Wanted: "perftest on every host", Why: "packets get through; the rate was not measured, and not in the traffic class of the plan", Hint: "apt-get install perftest, or dnf install perftest",
 		})
 	}
@@ -326,12 +326,23 @@ func LimitsOfPairs(all []Measured, r *PairRunner) []finding.Finding {
 	}
 	if hosts := r.WithoutCUDA(); len(hosts) > 0 {
 		out = append(out, finding.Finding{
-			ID: "pair.no-cuda", Severity: finding.Warning, Subject: "pairs", Seen: "perftest without --use_cuda on " + strings.Join(hosts[:min(len(hosts), 6)], ", "),
+			ID: "pair.no-cuda", Severity: finding.Warning, Subject: "pairs", Seen: "perftest without --use_cuda" + onHosts(hosts),
 			Wanted: "perftest built with CUDA", Why: "host memory was tested in place of GPU memory: nothing is shown of GPUDirect",
 			Hint: "build perftest with CUDA_H_PATH=/usr/local/cuda/include/cuda.h ./configure, or take the one of MLNX_OFED with CUDA",
 		})
 	}
 	return out
+}
+
+func onHosts(hosts []string) string {
+	if len(hosts) == 0 {
+		return ""
+	}
+	s := " on " + strings.Join(hosts[:min(len(hosts), 6)], ", ")
+	if n := len(hosts) - 6; n > 0 {
+		s += fmt.Sprintf(" and %d more", n)
+	}
+	return s
 }
 
 func sortedNames(m map[string]bool) []string { return slices.Sorted(maps.Keys(m)) }

@@ -80,6 +80,7 @@ type PairRunner struct {
 	mu     sync.Mutex
 	unpin  map[string]bool // hosts without taskset
 	noCUDA map[string]bool // hosts whose perftest was built without it
+	lacks  map[string]bool // hosts without perftest
 }
 
 // Probe runs one round: its tests at the same time, the two directions of each
@@ -204,7 +205,15 @@ func (r *PairRunner) lacksCUDA(host string) bool {
 	return r.noCUDA[host]
 }
 
-// WithoutCUDA are the hosts whose perftest does not know --use_cuda, in no order.
+// WithoutPerftest are the hosts on which it was not found, sorted. A host whose
+// partner had none either may have been asked for nothing.
+func (r *PairRunner) WithoutPerftest() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Sorted(maps.Keys(r.lacks))
+}
+
+// WithoutCUDA are the hosts whose perftest does not know --use_cuda, sorted.
 func (r *PairRunner) WithoutCUDA() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -368,6 +377,16 @@ func (r *PairRunner) perftest(ctx context.Context, from, to *TestPort, tcp int, 
 			return "", false, &Outcome{Error: err, Verdict: Broken}
 		}
 		if c.missing() || s.missing() {
+			r.mu.Lock()
+			if r.lacks == nil {
+				r.lacks = map[string]bool{}
+			}
+			for host, missing := range map[string]bool{from.Host: c.missing(), to.Host: s.missing()} {
+				if missing {
+					r.lacks[host] = true
+				}
+			}
+			r.mu.Unlock()
 			return "", true, nil
 		}
 		text = c.text

@@ -132,6 +132,30 @@ func (o Outcome) Staged() bool {
 // Bad says whether the outcome accuses somebody.
 func (o Outcome) Bad() bool { return o.Verdict == Degraded || o.Verdict == Broken }
 
+// Shown says whether the outcome is evidence at all: a program that was missing
+// shows nothing of a port.
+func (o Outcome) Shown() bool { return o.Verdict != Unknown || o.Error == "" }
+
+// Untested returns the ports, as host and rail, of which no test has shown
+// anything. has says whether a host has a port on a rail.
+func Untested(ms []Measured, hosts, rails int, has func(host, rail int) bool) [][2]int {
+	seen := map[portKey]bool{}
+	for _, m := range ms {
+		if m.There.Shown() || m.Back.Shown() {
+			seen[portKey{m.A, m.Rail}], seen[portKey{m.B, m.Rail}] = true, true
+		}
+	}
+	var out [][2]int
+	for h := range hosts {
+		for r := range rails {
+			if has(h, r) && !seen[portKey{h, r}] {
+				out = append(out, [2]int{h, r})
+			}
+		}
+	}
+	return out
+}
+
 // Probe is one test to run: both directions on one rail.
 type Probe struct {
 	Pair
@@ -238,7 +262,11 @@ func byHost(a, b portKey) int { return a.host - b.host }
 // add takes outcomes in and judges all of them anew: a port that turned out to
 // be good changes who is to blame for what was seen before.
 func (l *locator) add(more []Measured) {
-	l.seen = append(l.seen, more...)
+	for _, m := range more {
+		if m.There.Shown() || m.Back.Shown() {
+			l.seen = append(l.seen, m)
+		}
+	}
 	l.rails = map[int]*railState{}
 	for _, m := range l.seen {
 		r := l.rails[m.Rail]

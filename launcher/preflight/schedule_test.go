@@ -259,3 +259,38 @@ func TestLocateAccusesNobodyWrongly(t *testing.T) {
 		}
 	}
 }
+
+// TestUntested: a host without perftest vouches for nobody, and its ports and
+// those that met nobody else are said to be untested.
+func TestUntested(t *testing.T) {
+	good := Outcome{Gbps: ptr(196.0), Verdict: Good}
+	slow := Outcome{Gbps: ptr(90.0), Verdict: Broken}
+	none := Outcome{Error: "perftest.missing", Verdict: Unknown}
+	reached := Outcome{Tool: "rping", Verdict: Unknown}
+	ms := []Measured{
+		{Probe{Pair{0, 4}, 0}, good, good},
+		{Probe{Pair{1, 5}, 0}, none, none},
+		{Probe{Pair{2, 6}, 0}, slow, slow},
+		{Probe{Pair{3, 7}, 0}, reached, reached},
+	}
+	if got := fmt.Sprint(Untested(ms, 8, 1, func(int, int) bool { return true })); got != "[[1 0] [5 0]]" {
+		t.Errorf("untested: %s", got)
+	}
+	cs, _ := Locate(ms, func(ps []Probe) []Measured {
+		var out []Measured
+		for _, p := range ps {
+			o := good
+			switch {
+			case p.A == 1 || p.B == 1 || p.A == 5 || p.B == 5:
+				t.Errorf("%v: a host that cannot be tested is a partner", p)
+			case p.A == 6 || p.B == 6:
+				o = slow
+			}
+			out = append(out, Measured{p, o, o})
+		}
+		return out
+	})
+	if got := names(cs); got != "port [6] rail 0 both" {
+		t.Errorf("got %s", got)
+	}
+}
