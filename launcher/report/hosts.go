@@ -15,7 +15,6 @@ import (
 var sourceNames = map[string]string{
 	"slurm": "Slurm", "pbs": "PBS", "oar": "OAR", "cobalt": "Cobalt", "lsf": "LSF", "sge": "SGE", "flux": "Flux",
 	"mpi-operator": "the MPI operator's hostfile", "pytorchjob": "the training operator", "aws-batch": "AWS Batch",
-	"localhost": "nowhere: this machine alone",
 }
 
 // Hosts writes an allocation for a person: how many hosts and where from, then
@@ -30,7 +29,11 @@ func Hosts(w io.Writer, a hosts.Allocation) error {
 		from += " job " + printable(a.JobID)
 	}
 	n := max(len(a.Hosts), a.Nodes)
-	fmt.Fprintf(&b, "%d %s from %s", n, plural(n, "host"), from)
+	if a.Source == "localhost" {
+		b.WriteString("this machine alone: no --hosts, no --hostfile and no allocation")
+	} else {
+		fmt.Fprintf(&b, "%d %s from %s", n, plural(n, "host"), from)
+	}
 	if total, known := slots(a.Hosts); known && len(a.Hosts) > 0 {
 		fmt.Fprintf(&b, ", %d %s", total, plural(total, "slot"))
 	}
