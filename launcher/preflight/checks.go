@@ -871,8 +871,10 @@ func bytesText(n uint64) string {
 
 // JobPorts says which ports the job means on each host, in step with hosts:
 // those of the rails, the ports that are rails by the same name on other hosts,
-// and ports that are down on cards like the chosen ones. The second port of a
-// chosen card that is down is taken for unused. nil where there are no rails.
+// and ports that are down on cards like the chosen ones, or while their namesake
+// of another host is up on a card like the chosen ones there: of two hosts one
+// alone makes no rail. The second port of a chosen card that is down is taken for
+// unused. nil where there are no rails.
 func JobPorts(hosts []topology.Host, rails []map[string]string) [][]string {
 	if len(rails) == 0 {
 		return make([][]string, len(hosts))
@@ -881,6 +883,25 @@ func JobPorts(hosts []topology.Host, rails []map[string]string) [][]string {
 	for _, r := range rails {
 		for _, p := range r {
 			named[p] = true
+		}
+	}
+	type kind struct{ driver, board string }
+	up := map[string]bool{} // ports by name, up on a host whose job takes cards of their kind
+	for _, h := range hosts {
+		chosen := map[kind]bool{}
+		for _, c := range h.HCAs {
+			for _, p := range c.Ports {
+				if named[fmt.Sprintf("%s:%d", c.Name, p.Number)] {
+					chosen[kind{c.Driver, c.BoardID}] = true
+				}
+			}
+		}
+		for _, c := range h.HCAs {
+			for _, p := range c.Ports {
+				if chosen[kind{c.Driver, c.BoardID}] && p.State == "ACTIVE" && (p.LinkLayer == "InfiniBand" || pickGID(p, "any") != nil) {
+					up[fmt.Sprintf("%s:%d", c.Name, p.Number)] = true
+				}
+			}
 		}
 	}
 	out := make([][]string, len(hosts))
@@ -904,7 +925,8 @@ func JobPorts(hosts []topology.Host, rails []map[string]string) [][]string {
 			for _, p := range c.Ports {
 				name := fmt.Sprintf("%s:%d", c.Name, p.Number)
 				downTwin := p.State != "" && p.State != "ACTIVE" && c.BoardID != "" && boards[c.BoardID] && !slots[slotOf(c.PCI)]
-				if mine[name] || named[name] || downTwin {
+				downNamesake := p.State != "" && p.State != "ACTIVE" && up[name]
+				if mine[name] || named[name] || downTwin || downNamesake {
 					out[i] = append(out[i], name)
 				}
 			}

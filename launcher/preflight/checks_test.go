@@ -3,6 +3,7 @@ package preflight
 import (
 	"fmt"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -388,5 +389,28 @@ func TestLogins(t *testing.T) {
 	fs := Logins([]Login{{From: "a", To: "b"}, {From: "b", To: "c", Failed: "Permission denied (publickey)."}, {From: "c", To: "a", Unknown: "no ssh client there"}})
 	if len(fs) != 2 || fs[0].Host != "b" || fs[0].Severity != finding.Warning || fs[1].Host != "c" || fs[1].Severity != finding.Note {
 		t.Errorf("got %+v", fs)
+	}
+}
+
+// TestJobPortsOfTwoHostsWithOneRailDown: the rail that only one of two hosts has
+// is no rail, yet its port that is down is the job's; a second port that is down
+// on all hosts is nobody's. Software devices have no board by which to tell.
+func TestJobPortsOfTwoHostsWithOneRailDown(t *testing.T) {
+	gids := []topology.GID{{Index: 1, Kind: topology.GIDIPv4, Type: "RoCE v2"}}
+	host := func(name, second, third string) topology.Host {
+		h := topology.Host{Name: name}
+		for i, state := range []string{"ACTIVE", second, third} {
+			p := topology.Port{Number: 1, State: state, LinkLayer: "Ethernet"}
+			if state == "ACTIVE" {
+				p.GIDs = gids
+			}
+			h.HCAs = append(h.HCAs, topology.HCA{Name: fmt.Sprintf("rxe_%d", i), Driver: "rxe", Ports: []topology.Port{p}})
+		}
+		return h
+	}
+	got := JobPorts([]topology.Host{host("n1", "ACTIVE", "DOWN"), host("n2", "DOWN", "DOWN")}, []map[string]string{{"n1": "rxe_0:1", "n2": "rxe_0:1"}})
+	want := [][]string{{"rxe_0:1"}, {"rxe_0:1", "rxe_1:1"}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
