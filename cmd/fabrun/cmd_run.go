@@ -48,7 +48,7 @@ child was started; 126 not executable; 127 not found. fabrun's own: 120 internal
 	}
 	c.Flags().SetInterspersed(false)
 	o.addFlags(c.Flags())
-	c.Flags().StringVar(&o.record, "record", "", "record plan, events and counters in this `file` (see 'fabrun report')")
+	c.Flags().StringVar(&o.record, "record", "", "record plan, events and counters in this `file` (see 'fabrun report'), and keep the libraries' logs in FILE.logs")
 	return c
 }
 

@@ -65,7 +65,7 @@ error; 1 also when a file cannot be read; 2 for a wrong call.`,
 	c.Flags().StringArrayVar(&opts.patterns, "pattern", nil, "be the eye of this node: follow the files of this NCCL_DEBUG_FILE or UCX_LOG_FILE `pattern` that come or grow")
 	c.Flags().BoolVar(&opts.shared, "shared", false, "with --pattern: also where several nodes see the same files and their names hold no host (%h)")
 	c.Flags().StringVar(&opts.job, "job", "", "as the eye: at the word \"end\" on standard input end what is left here of the job with this `mark`")
-	c.Flags().BoolVar(&opts.keep, "keep", false, "with --follow: leave what was read in the files")
+	c.Flags().BoolVar(&opts.keep, "keep", false, "with --follow: leave what was read in the files, and write it out at the end")
 	c.Flags().BoolVar(&opts.mkdir, "make", false, "with --follow: make the directory, and remove it at the end")
 	return c
 }
@@ -214,6 +214,12 @@ func runEye(ctx context.Context, a *app, opts watchOptions, files []string) erro
 			launcher.EndMarked(opts.job)
 		}
 	default: // told to end by a signal
+	}
+	// After that: nobody writes to them any more.
+	if opts.keep && opts.follow != "" {
+		if err := eachLog(opts.follow, rec.Log); err != nil {
+			fmt.Fprintf(a.stderr, "fabrun: keeping the logs of %s: %v\n", host, err)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("writing what was seen: %w", err)

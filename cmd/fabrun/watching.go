@@ -46,8 +46,10 @@ type watching struct {
 	wants     bool // the user asked for TCP
 	ncclTells bool // NCCL would write a log if it were started
 	peers     map[string]bool
-	patterns  []string // of the user's own log files
-	told      *queue   // what the job's own streams gave rise to
+	patterns  []string  // of the user's own log files
+	kept      *keptLogs // with --record
+	dir       string    // of this run; "" none
+	told      *queue    // what the job's own streams gave rise to
 
 	mu       sync.Mutex
 	looks    map[string][2]watch.Sample // host -> first and last look at its counters
@@ -79,7 +81,7 @@ func (a *app) watchJob(p plan.Plan, job *preparedJob, o runOptions, endJob conte
 		if err != nil {
 			return nil, &exitError{Code: exitRunUsage, Err: fmt.Errorf("--record: %w", err)}
 		}
-		w.file = f
+		w.file, w.kept = f, newKeptLogs(o.record)
 		start := report.RecordStart{Command: userWords(p), Host: host, Version: buildVersion(), Hosts: []string{}}
 		for _, h := range p.Hosts.Hosts {
 			start.Hosts = append(start.Hosts, h.Name)
@@ -92,6 +94,7 @@ func (a *app) watchJob(p plan.Plan, job *preparedJob, o runOptions, endJob conte
 	}
 	follow, readOut, readErr := launcher.LogPlaces(set, job.dir, workDir(job.spec.Argv))
 	follow.Keep = o.record != ""
+	w.dir = job.dir
 	follow.Census()
 	w.patterns = follow.Patterns
 	// The job's streams must not wait for whoever reads stderr, or for the file
@@ -400,6 +403,7 @@ const eyeEnd = "end\n"
 const (
 	eyeOpens  = 10 * time.Second
 	eyeCloses = 5 * time.Second
+	eyeSends  = 30 * time.Second // with the logs that are kept
 )
 
 // lookThrough opens an eye on each of the other nodes that answered, over the
@@ -457,6 +461,7 @@ func (w *watching) lookThrough(ctx context.Context, by *reached, p plan.Plan, di
 				Start: func(string) { once.Do(func() { close(e.ready) }) },
 				Event: w.elsewhere, Sample: w.sample, Relay: w.relay, Verdict: w.heard,
 				Quiet: func(procs []watch.Standing) { w.quiet(host, procs) },
+				Log:   func(name string, text []byte) { w.keep(host, name, text) },
 			})
 			once.Do(func() { close(e.ready) })
 			w.blind(host)
@@ -492,6 +497,29 @@ func (w *watching) elsewhere(e watch.Event) {
 	w.event(e)
 }
 
+// keep takes a piece of another node's log.
+func (w *watching) keep(node, name string, text []byte) {
+	if w.kept != nil {
+		w.kept.add(node, name, text)
+	}
+}
+
+// keepLogs keeps this node's logs, and says where all of them are.
+func (w *watching) keepLogs() error {
+	if w.kept == nil {
+		return nil
+	}
+	var err error
+	if w.dir != "" {
+		err = eachLog(w.dir, func(name string, text []byte) { w.kept.add("", name, text) })
+	}
+	dir, kerr := w.kept.close()
+	if dir != "" && !w.a.quiet {
+		fmt.Fprintf(w.a.stderr, "fabrun: the libraries' logs are in %s\n", dir)
+	}
+	return errors.Join(err, kerr)
+}
+
 func (w *watching) heard(v watch.Verdict) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -505,7 +533,11 @@ func (w *watching) closeEyes() (silent []*eye) {
 		//nolint:errcheck // closing a pipe never fails
 		_ = e.stdin.Close()
 	}
-	limit := time.After(eyeCloses)
+	closes := eyeCloses
+	if w.kept != nil {
+		closes = eyeSends
+	}
+	limit := time.After(closes)
 	for _, e := range w.eyesThere {
 		select {
 		case <-e.done:
@@ -757,6 +789,7 @@ func (w *watching) finish(st launcher.Status, failed bool) error {
 	w.cancel()
 	<-w.done
 	w.told.close()
+	errs = append(errs, w.keepLogs())
 	w.judge() // with what the other nodes said last
 	w.mu.Lock()
 	counters, broken := w.counters, w.broken

@@ -290,3 +290,54 @@ func TestStallOfTheJob(t *testing.T) {
 		t.Errorf("told %d times:\n%s", n, out)
 	}
 }
+
+// TestRecordKeepsLogs: with --record the private logs of all nodes lie beside the
+// record when the run directories are gone.
+func TestRecordKeepsLogs(t *testing.T) {
+	var errs bytes.Buffer
+	a := &app{args: []string{"fabrun"}, stdout: &bytes.Buffer{}, stderr: &errs, stdin: strings.NewReader("")}
+	p := plan.Plan{Dialect: plan.OpenMPI5}
+	dir := t.TempDir()
+	rec := filepath.Join(dir, "job.rec")
+	job := preparedJob{dir: filepath.Join(dir, "run"), spec: launcher.Spec{Argv: []string{"mpirun"}}}
+	if err := os.Mkdir(job.dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	w, err := a.watchJob(p, &job, runOptions{record: rec}, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr := &sameProcess{dirs: map[string]string{}}
+	p.Hosts.Hosts = []hosts.Host{{Name: "n2"}}
+	w.lookThrough(&reached{transport: tr, names: []string{"n2"}, fabrun: "fabrun"}, p, filepath.Join(dir, "there"))
+	tr.mu.Lock()
+	there := tr.dirs["n2"]
+	tr.mu.Unlock()
+	logs := map[string]string{job.dir: "nccl.n1.10.log", there: "nccl.n2.20.log"}
+	for d, name := range logs {
+		if err := os.WriteFile(filepath.Join(d, name), []byte("h:1:1 [0] NCCL INFO Using network IB\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(job.dir, "hostfile"), []byte("n2\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.finish(launcher.Status{}, false); err != nil {
+		t.Fatal(err)
+	}
+	job.close()
+	for _, name := range []string{"nccl.n1.10.log", "node-n2/nccl.n2.20.log"} {
+		if text, err := os.ReadFile(filepath.Join(rec+".logs", name)); err != nil || len(text) == 0 {
+			t.Errorf("%s: %q %v", name, text, err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(rec+".logs", "hostfile")); err == nil {
+		t.Error("what is no log was kept")
+	}
+	if _, err := os.Stat(there); !os.IsNotExist(err) {
+		t.Errorf("the node keeps its directory: %v", err)
+	}
+	if !strings.Contains(errs.String(), "logs are in "+rec+".logs") {
+		t.Errorf("stderr:\n%s", errs.String())
+	}
+}

@@ -29,12 +29,19 @@ type recordLine struct {
 	Exit     *RecordExit           `json:"exit,omitempty"`
 	Relay    string                `json:"relay,omitempty"` // a line for the user's eyes, of an eye's stream only
 	Quiet    *recordQuiet          `json:"quiet,omitempty"` // likewise
+	Log      *recordLog            `json:"log,omitempty"`   // likewise
 }
 
 // recordQuiet says that a node's logs have fallen silent, or go on.
 type recordQuiet struct {
 	Silent    bool             `json:"silent"`
 	Processes []watch.Standing `json:"processes"`
+}
+
+// recordLog is a piece of a log file that is kept.
+type recordLog struct {
+	Name string `json:"name"`
+	Text []byte `json:"text"` // base64: it may be cut anywhere, and hold anything
 }
 
 // RecordStart is what was started.
@@ -106,6 +113,9 @@ func (r *Recorder) Quiet(procs []watch.Standing) {
 	r.line(recordLine{Quiet: &recordQuiet{Silent: procs != nil, Processes: procs}})
 }
 
+// Log passes on a piece of a log file of this node, to be kept beside the record.
+func (r *Recorder) Log(name string, text []byte) { r.line(recordLine{Log: &recordLog{name, text}}) }
+
 // EyeHandler takes what the eye of another node says, as it says it.
 type EyeHandler struct {
 	Start   func(host string)
@@ -114,6 +124,7 @@ type EyeHandler struct {
 	Relay   func(line string)
 	Verdict func(watch.Verdict)
 	Quiet   func([]watch.Standing) // as of Recorder.Quiet
+	Log     func(name string, text []byte)
 }
 
 // ReadEye reads the stream of an eye (fabrun watch --follow), which is a record
@@ -136,6 +147,8 @@ func ReadEye(r io.Reader, h EyeHandler) error {
 			h.Sample(*l.Sample)
 		case l.Relay != "" && h.Relay != nil:
 			h.Relay(l.Relay)
+		case l.Log != nil && h.Log != nil:
+			h.Log(l.Log.Name, l.Log.Text)
 		case l.Quiet != nil && h.Quiet != nil:
 			switch {
 			case !l.Quiet.Silent:
