@@ -112,7 +112,7 @@ var (
 // vector instruction starts anew for each of them), or skipping by what was read
 // (each step waits for the one before).
 type anchorSet struct {
-	pairs [1 << 16]bool     // such a pair, first byte low, may be of an anchor
+	pairs [1 << 16]uint8    // such a pair, first byte low, may be of an anchor
 	byOne [256][]anchorPair // by the pair's first byte
 }
 
@@ -130,7 +130,7 @@ func newAnchorSet(anchors []anchor) *anchorSet {
 	for _, a := range anchors {
 		for at := a.at; at < a.at+anchorStride; at++ {
 			one, two := a.text[at], a.text[at+1]
-			s.pairs[uint(one)|uint(two)<<8] = true
+			s.pairs[uint(one)|uint(two)<<8] = 1
 			s.byOne[one] = append(s.byOne[one], anchorPair{two, a.text, at})
 		}
 	}
@@ -141,17 +141,17 @@ func newAnchorSet(anchors []anchor) *anchorSet {
 // there is none.
 func (s *anchorSet) find(p []byte, from int) int {
 	i := from
-	for i+8 <= len(p) {
-		// One load holds three of the pairs.
-		w := binary.LittleEndian.Uint64(p[i:])
-		if s.pairs[uint16(w)] || s.pairs[uint16(w>>24)] || s.pairs[w>>48] {
-			for k := i; k < i+3*anchorStride; k += anchorStride {
+	// Two loads hold six of the pairs.
+	for i+17 <= len(p) {
+		v, w := binary.LittleEndian.Uint64(p[i:]), binary.LittleEndian.Uint64(p[i+9:])
+		if s.pairs[uint16(v)]|s.pairs[uint16(v>>24)]|s.pairs[v>>48]|s.pairs[uint16(w)]|s.pairs[uint16(w>>24)]|s.pairs[w>>48] != 0 {
+			for k := i; k < i+6*anchorStride; k += anchorStride {
 				if s.at(p, from, k) {
 					return k
 				}
 			}
 		}
-		i += 3 * anchorStride
+		i += 6 * anchorStride
 	}
 	for ; i+2 <= len(p); i += anchorStride {
 		if s.at(p, from, i) {
