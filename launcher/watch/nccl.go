@@ -2,6 +2,7 @@ package watch
 
 import (
 	"bytes"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -583,6 +584,7 @@ func (p *proc) begins() {
 		return
 	}
 	p.open++
+	p.comms++
 	if p.phase >= phaseInitDone {
 		p.phase = phaseAgain
 		return
@@ -597,6 +599,33 @@ func (p *proc) completes() {
 	p.open = max(0, p.open-1)
 	if p.phase < phaseInitDone || p.open == 0 {
 		p.phase = phaseInitDone
+	}
+}
+
+// netInside warns of a connection over the network between two ranks of one node
+// that has NVLink. Ranks are numbered by communicator, so only a process that is in
+// one alone tells.
+func (st *state) netInside(m *message) {
+	p := m.proc
+	if p == nil || !st.nvlink || p.comms != 1 || p.begunLen == 0 {
+		return
+	}
+	from, to := channelRanks(p.begun[:p.begunLen])
+	if from < 0 || to < 0 || from == to {
+		return
+	}
+	here := 0
+	for key, q := range st.procs {
+		if key.host == p.host && q.nranks == p.nranks && q.comms == 1 {
+			for _, r := range q.ranks {
+				if r == from || r == to {
+					here++
+				}
+			}
+		}
+	}
+	if here == 2 {
+		st.warned("nvlink-unused", fmt.Sprintf("GPUs of one node have NVLink, yet ranks %d and %d of %s talk over the network: check NCCL_P2P_DISABLE, NCCL_P2P_LEVEL and which GPUs the container was given.", from, to, p.host), m)
 	}
 }
 
@@ -813,6 +842,7 @@ func (st *state) viaNet(m *message, t []byte) (*int, gdrKind) {
 
 func (st *state) connectedRings(m *message) {
 	m.proc.connected()
+	st.netInside(m)
 	st.connected++
 	if g := intAfter(m.text, " GDR "); g == 0 || g == 1 {
 		st.ringGDR[g]++

@@ -254,3 +254,27 @@ func TestAsksForTCP(t *testing.T) {
 		}
 	}
 }
+
+// TestNetworkInsideANode: with NVLink, two ranks of one node should not need the
+// network.
+func TestNetworkInsideANode(t *testing.T) {
+	const nvlink = "n0:100:100 [0] NCCL INFO                 + NVL[123.6] - GPU/0-26000\n"
+	for _, c := range []struct {
+		name, log string
+		want      bool
+	}{
+		{"inside", nvlink + nodeLog(0, "start") + nodeLog(0, "channels", "rings", "done"), true},
+		{"without NVLink", nodeLog(0, "start") + nodeLog(0, "channels", "rings", "done"), false},
+		{"to another node", nvlink + nodeLog(0, "start") + strings.ReplaceAll(nodeLog(0, "channels", "rings", "done"), ": 0[0] -> 1[0]", ": 0[0] -> 2[0]"), false},
+		{"in a second communicator, whose ranks are others", nvlink + nodeLog(0, "start", "done") + nodeLog(0, "start") + nodeLog(0, "channels", "rings", "done"), false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := New(Options{})
+			_, _ = w.Source("").Write([]byte(c.log))
+			got := slices.ContainsFunc(w.Events(), func(e Event) bool { return e.ID == "nvlink-unused" })
+			if got != c.want {
+				t.Errorf("warned %v, want %v: %+v", got, c.want, w.Events())
+			}
+		})
+	}
+}

@@ -34,6 +34,7 @@ type proc struct {
 	version, devs, gid string // as it told them
 	waitsFor           string // the address that it tries to reach
 
+	comms    int            // communicators whose set-up was begun
 	open     int            // communicators whose set-up was begun and not completed
 	begun    [maxBegun]byte // how its last line of a connection between nodes begins
 	begunLen uint8
