@@ -309,7 +309,7 @@ func TestRecordKeepsLogs(t *testing.T) {
 	}
 	tr := &sameProcess{dirs: map[string]string{}}
 	p.Hosts.Hosts = []hosts.Host{{Name: "n2"}}
-	w.lookThrough(&reached{transport: tr, names: []string{"n2"}, fabrun: "fabrun"}, p, filepath.Join(dir, "there"))
+	w.lookThrough(context.Background(), &reached{transport: tr, names: []string{"n2"}, fabrun: "fabrun"}, p, filepath.Join(dir, "there"))
 	tr.mu.Lock()
 	there := tr.dirs["n2"]
 	tr.mu.Unlock()
