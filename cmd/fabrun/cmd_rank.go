@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -15,6 +16,7 @@ import (
 
 type rankOptions struct {
 	table string
+	stay  bool
 }
 
 func newRankCmd(a *app) *cobra.Command {
@@ -28,11 +30,15 @@ the NUMA node of the rank's GPU or slot where the launcher left the rank unbound
 prefer memory there, and become CMD. No process stays between launcher and
 program.
 
+With --stay it is what fabrun starts on a node itself: it stays beside CMD, hands
+signals on, and ends whatever CMD has left on that node, on every way out.
+
 Exit status: CMD's own; 126 it is not executable; 127 it is not there; 125 usage.`,
 		Example: "  mpirun -np 8 fabrun rank -- ./a.out",
 		RunE:    func(_ *cobra.Command, args []string) error { return runRank(a, o, args) },
 	}
 	c.Flags().SetInterspersed(false)
+	c.Flags().BoolVar(&o.stay, "stay", false, "stay beside CMD, a launcher, and end what it leaves behind")
 	c.Flags().StringVar(&o.table, "table", "", "what differs, as the plan wrote it (otherwise from "+plan.TableName+")")
 	return c
 }
@@ -42,6 +48,9 @@ func runRank(a *app, o rankOptions, args []string) error {
 		return &exitError{Code: exitRunUsage, Err: errors.New("no program to become"), Hint: "fabrun rank -- ./a.out"}
 	}
 	note := func(text string) { fmt.Fprintf(a.stderr, "fabrun rank: %s\n", text) }
+	if o.stay {
+		return a.stay(args, note)
+	}
 	text := o.table
 	if text == "" {
 		text, _ = a.getenv(plan.TableName)
@@ -87,6 +96,30 @@ func runRank(a *app, o rankOptions, args []string) error {
 		return startError(args[0], err)
 	}
 	return startError(args[0], launcher.Become(d, file, args, env, note))
+}
+
+// stay runs a launcher of one node to its end.
+func (a *app) stay(args []string, note func(string)) error {
+	path, _ := a.getenv("PATH")
+	dir, err := os.Getwd()
+	if err != nil {
+		dir = "."
+	}
+	file, err := launcher.LookPath(args[0], path, dir)
+	if err != nil {
+		return startError(args[0], err)
+	}
+	st, err := launcher.Run(context.Background(), launcher.Spec{
+		Path: file, Argv: args, Env: a.env, Stdin: asFile(a.stdin), Stdout: asFile(a.stdout), Stderr: asFile(a.stderr),
+		Ranks: true, Guard: true, Note: note,
+	})
+	if err != nil {
+		return startError(args[0], err)
+	}
+	if st.Code == 0 {
+		return nil
+	}
+	return &exitError{Code: st.Code}
 }
 
 // hostNames is what this host may be called in a plan.

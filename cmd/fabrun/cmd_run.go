@@ -55,6 +55,9 @@ child was started; 126 not executable; 127 not found. fabrun's own: 120 internal
 func runRun(ctx context.Context, a *app, o runOptions, args []string) error {
 	a.reached = &reached{}
 	defer a.reached.close()
+	if node, ok := ordinaryStep(a.env); ok && node > 0 {
+		a.follower = true // one fabrun per node: node 0 speaks
+	}
 	a.progress = a.newProgress()
 	todo, err := a.planJob(ctx, o.jobOptions, args)
 	if told := interrupted(ctx); told != nil {
@@ -147,11 +150,13 @@ func (a *app) sayPlan(p plan.Plan) {
 	if a.quiet {
 		return
 	}
-	if !a.verbose {
+	if !a.verbose && !a.follower {
 		fmt.Fprintf(a.stderr, "fabrun: %s\n", report.PlanSentence(p))
 	}
 	loud := p.Findings
-	if !a.verbose {
+	if a.follower {
+		loud = slices.DeleteFunc(slices.Clone(loud), func(f finding.Finding) bool { return f.Severity != finding.Error })
+	} else if !a.verbose {
 		loud = slices.DeleteFunc(slices.Clone(loud), func(f finding.Finding) bool { return f.Severity == finding.Note })
 	}
 	var err error

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -203,5 +204,164 @@ func TestRealHostsInterruptAtEveryStage(t *testing.T) {
 	t.Logf("of %v: statuses %v", whole.Round(time.Millisecond), seen)
 	if seen[130] == 0 || len(seen) == 1 {
 		t.Errorf("the interrupts came all at one stage: %v", seen)
+	}
+}
+
+// torchScript says where it is and adds up over all ranks with Gloo; then it
+// does what its argument says.
+const torchScript = `import os, socket, sys, time
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+x = torch.ones(1) * (dist.get_rank() + 1)
+dist.all_reduce(x)
+print("rank %d of %d on %s: sum %d, master %s %s" % (dist.get_rank(), dist.get_world_size(), socket.gethostname(), int(x), os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]), flush=True)
+what = sys.argv[1] if len(sys.argv) > 1 else ""
+if what == "fail" and dist.get_rank() == 1:
+    sys.exit(3)
+if what in ("fail", "hold"):
+    time.sleep(600)
+`
+
+// needTorch skips where there is no torchrun with Gloo.
+func needTorch(t *testing.T) {
+	t.Helper()
+	if realProgram("torchrun") == "" {
+		t.Skip("no torchrun (apt-get install python3-torch)")
+	}
+	python := exec.Command(realProgram("python3"), "-c", `import torch, torch.distributed as d
+assert d.is_gloo_available(), "no Gloo"
+assert not torch.__version__.startswith("2.6"), "Debian 13 built it without libuv, which its torchrun wants"`)
+	if out, err := python.CombinedOutput(); err != nil {
+		t.Skipf("no torch with Gloo: %v: %s", err, out)
+	}
+}
+
+// torchFlags: without them torchrun of torch 1.13 fails under Python 3.11
+// (AttributeError in to_map), which is what Debian 12 has.
+var torchFlags = []string{"--nproc_per_node", "1", "-r", "1", "-t", "1"}
+
+// TestRealHostsTorchrun starts torchrun on two hosts with one command.
+func TestRealHostsTorchrun(t *testing.T) {
+	needTorch(t)
+	l := startNetLab(t, 2)
+	l.write("share/train.py", torchScript)
+	run := func(launcher []string, what ...string) []string {
+		return l.fabrunOn("node[01-02]", slices.Concat(launcher, torchFlags, []string{"train.py"}, what)...)
+	}
+	torchrun, module := []string{"torchrun"}, []string{"python3", "-m", "torch.distributed.run"}
+	ranks := func(t *testing.T, j *netJob) {
+		t.Helper()
+		for i := range 2 {
+			line := regexp.MustCompile(fmt.Sprintf(`(?m)^node0%d: .*rank %d of 2 on node0%[1]d: sum 3, master 10\.77\.0\.1 (2\d{4})$`, i+1, i))
+			if !line.MatchString(j.out.String()) {
+				t.Errorf("no line %q in\n%s", line, j.text())
+			}
+		}
+	}
+	for _, c := range []struct {
+		name string
+		argv []string
+	}{{"torchrun", torchrun}, {"python -m torch.distributed.run", module}} {
+		t.Run(c.name, func(t *testing.T) {
+			l.t = t
+			ranks(t, l.run(nil, run(c.argv)...))
+			l.empty()
+		})
+	}
+	t.Run("one node fails", func(t *testing.T) {
+		l.t = t
+		j := l.start(nil, run(torchrun, "fail")...)
+		if got := j.status(); got != 1 { // torchrun's own for a worker that failed
+			t.Errorf("status %d, want 1\n%s", got, j.text())
+		}
+		ranks(t, j)
+		if want := "a worker on node02 failed; ending the other nodes"; !strings.Contains(j.stderr.String(), want) {
+			t.Errorf("no %q in\n%s", want, j.text())
+		}
+		l.empty()
+	})
+	for _, c := range []struct {
+		name string
+		hit  func(*netJob)
+		want []int
+	}{
+		{"Ctrl-C", func(j *netJob) { kill(syscall.SIGINT, j.pid()) }, []int{130}},
+		{"kill -9 of fabrun", func(j *netJob) { kill(syscall.SIGKILL, j.pid()) }, []int{137}},
+		{"kill -9 of torchrun on one node", func(*netJob) {
+			kill(syscall.SIGKILL, slices.DeleteFunc(l.nodes[1].processes(), func(pid int) bool { return !strings.Contains(commandLine(pid), "/torchrun\x00") })...)
+		}, []int{137}},
+		{"kill -9 of sshd's sessions on one node", func(*netJob) { kill(syscall.SIGKILL, l.nodes[1].sessions()...) }, []int{exitInternal}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l.t = t
+			j := l.start(nil, run(torchrun, "hold")...)
+			l.until("both workers", 60*time.Second, func() bool {
+				return !slices.ContainsFunc(l.nodes, func(n *netNode) bool { return len(n.workers()) == 0 })
+			})
+			begun := time.Now()
+			c.hit(j)
+			if got := j.status(); !slices.Contains(c.want, got) {
+				t.Errorf("status %d, want one of %d\n%s", got, c.want, j.text())
+			}
+			l.empty()
+			t.Logf("empty after %v", time.Since(begun).Round(10*time.Millisecond))
+		})
+	}
+}
+
+// workers are torchrun's: it starts the script by 'python -u'.
+func (n *netNode) workers() []int {
+	return slices.DeleteFunc(n.processes(), func(pid int) bool { return !strings.Contains(commandLine(pid), "\x00-u\x00train.py\x00") })
+}
+
+// sessions are sshd's processes for one connection each.
+func (n *netNode) sessions() []int {
+	return slices.DeleteFunc(n.processes(), func(pid int) bool { return !strings.HasPrefix(commandLine(pid), "sshd: root@") })
+}
+
+// TestRealSlurmTorchrun starts torchrun in Slurm, over hosts of their own: one
+// fabrun for all nodes, and one on each; without scontrol.
+func TestRealSlurmTorchrun(t *testing.T) {
+	needTorch(t)
+	l := startNetLab(t, 2)
+	l.slurm()
+	l.write("share/train.py", torchScript)
+	share := filepath.Join(l.dir, "share")
+	l.must(exec.Command("cp", l.fabrun(), share+"/fabrun"))
+	// What is in PATH there: everything but scontrol and its kin.
+	if err := os.Mkdir(share+"/bin", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, prog := range []string{"torchrun", "python3", "sh", "srun", "env", "uname", "sha256sum", "cut", "id", "mkdir", "chmod", "rm", "cat", "mv"} {
+		if err := os.Symlink(realProgram(prog), share+"/bin/"+prog); err != nil {
+			t.Fatal(err)
+		}
+	}
+	env := []string{"SLURM_CONF=" + share + "/slurm/slurm.conf", "PATH=" + share + "/bin"}
+	for _, c := range []struct {
+		name   string
+		argv   []string
+		prefix string
+	}{
+		{"one fabrun for all nodes", []string{realProgram("salloc"), "-Q", "-N2", share + "/fabrun"}, `node0%d: `},
+		{"one fabrun on each node", []string{realProgram("srun"), "-Q", "-N2", "-n2", share + "/fabrun"}, ``},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l.t = t
+			j := l.run(env, slices.Concat(c.argv, []string{"torchrun"}, torchFlags, []string{"train.py"})...)
+			for i := range 2 {
+				prefix := c.prefix
+				if prefix != "" {
+					prefix = fmt.Sprintf(prefix, i+1)
+				}
+				line := regexp.MustCompile(fmt.Sprintf(`(?m)^%s.*rank %d of 2 on node0%d: sum 3, master (10\.77\.0\.1|node01) (2\d{4})$`, prefix, i, i+1))
+				if !line.MatchString(j.out.String()) {
+					t.Errorf("no line %q in\n%s", line, j.text())
+				}
+			}
+			if n := strings.Count(j.stderr.String(), "fabrun: Done"); n != 1 {
+				t.Errorf("%d verdicts, want one, of node 0\n%s", n, j.text())
+			}
+		})
 	}
 }

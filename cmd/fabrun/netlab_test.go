@@ -325,7 +325,7 @@ func (l *netLab) start(env []string, argv ...string) *netJob {
 	l.t.Helper()
 	head := l.nodes[0]
 	words := []string{
-		"-t", strconv.Itoa(head.init), "--all", "--wd=" + filepath.Join(l.dir, "share"), "env", "-i", "HOME=/root", "USER=root", "PATH=" + systemPath,
+		"-t", strconv.Itoa(head.init), "--all", "env", "-C", filepath.Join(l.dir, "share"), "-i", "HOME=/root", "USER=root", "PATH=" + systemPath,
 		"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
@@ -380,4 +380,76 @@ func (l *netLab) run(env []string, argv ...string) *netJob {
 		l.t.Errorf("status %d\n%s", got, j.text())
 	}
 	return j
+}
+
+// slurm runs a Slurm over the lab's hosts: munged and slurmctld on the first,
+// a slurmd on each.
+func (l *netLab) slurm() {
+	l.t.Helper()
+	for _, prog := range []string{"munged", "slurmctld", "slurmd", "srun", "salloc"} {
+		if realProgram(prog) == "" {
+			l.t.Skipf("no real Slurm: no %s (apt-get install slurm-wlm munge)", prog)
+		}
+	}
+	dir := filepath.Join(l.dir, "share", "slurm")
+	conf := fmt.Sprintf(`ClusterName=lab
+SlurmctldHost=node01(%[2]s)
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket=%[1]s/munge/s
+SlurmctldPidFile=%[1]s/ctld.pid
+SlurmdPidFile=%[1]s/d-%%n.pid
+StateSaveLocation=%[1]s/state
+SlurmdSpoolDir=%[1]s/spool/%%n
+SlurmctldLogFile=%[1]s/ctld.log
+SlurmdLogFile=%[1]s/d-%%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+ReturnToService=2
+MpiDefault=none
+PartitionName=all Nodes=ALL Default=YES State=UP MaxTime=INFINITE
+`, dir, netLabAddress(0, 1))
+	for i, n := range l.nodes {
+		conf += fmt.Sprintf("NodeName=%s NodeAddr=%s CPUs=2\n", n.name, netLabAddress(0, i+1))
+		if err := os.MkdirAll(filepath.Join(dir, "spool", n.name), 0o755); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+	for _, d := range []string{"state", "munge"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+	l.write("share/slurm/slurm.conf", conf)
+	l.write("share/slurm/munge/key", strings.Repeat("not a secret: one test, one key.", 4))
+	daemon := func(n *netNode, name string, args ...string) {
+		l.t.Helper()
+		words := []string{"-t", strconv.Itoa(n.init), "--all", "env", "-i", "PATH=" + systemPath, "SLURM_CONF=" + dir + "/slurm.conf", realProgram(name)}
+		cmd := exec.Command("nsenter", append(words, args...)...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+		if err := cmd.Start(); err != nil {
+			l.t.Fatal(err)
+		}
+		l.t.Cleanup(func() { // its host ends it; this only waits
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		})
+	}
+	m := dir + "/munge"
+	daemon(l.nodes[0], "munged", "--foreground", "--force", "--key-file="+m+"/key", "--socket="+m+"/s", "--pid-file="+m+"/pid", "--seed-file="+m+"/seed", "--log-file="+m+"/log")
+	l.until("munged answers", 20*time.Second, func() bool { _, err := os.Stat(m + "/s"); return err == nil })
+	daemon(l.nodes[0], "slurmctld", "-D", "-c")
+	for _, n := range l.nodes {
+		daemon(n, "slurmd", "-D", "-N", n.name)
+	}
+	l.until("idle nodes", 60*time.Second, func() bool {
+		j := l.start([]string{"SLURM_CONF=" + dir + "/slurm.conf"}, "sinfo", "-h", "-N", "-o", "%T")
+		return j.status() == 0 && j.out.String() == strings.Repeat("idle\n", len(l.nodes))
+	})
+	for _, n := range l.nodes {
+		n.base = n.processes()
+	}
 }

@@ -25,6 +25,7 @@ type app struct {
 	stderr io.Writer
 
 	reached  *reached  // run: the way to the other nodes stays open
+	follower bool      // run: one of several on as many nodes, and not the one that speaks
 	progress *progress // nil: how far the work is is not shown
 
 	profile  string

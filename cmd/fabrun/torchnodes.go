@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -205,6 +206,39 @@ func globalAddress(addrs []netip.Prefix) string {
 	return ""
 }
 
+// torchFailed is torchrun's status for a worker that failed.
+const torchFailed = 1
+
+// failureReader passes on what torchrun prints, and tells once of the line that
+// says that a worker failed (torch/distributed/elastic/multiprocessing/api.py).
+// torchrun itself then waits up to five minutes for the agents of the other
+// nodes, whose workers wait for the one that failed (api.py, _exit_barrier).
+type failureReader struct {
+	to     io.Writer
+	failed func() // nil once it was called
+	held   []byte // the end of what was read, up to a line's length
+}
+
+func (r *failureReader) Write(p []byte) (int, error) {
+	if r.failed != nil {
+		r.held = append(r.held, p...)
+		for line := range bytes.Lines(r.held) {
+			if bytes.Contains(line, []byte("failed (exitcode: ")) && bytes.Contains(line, []byte(" local_rank: ")) {
+				r.failed()
+				r.failed, r.held = nil, nil
+				break
+			}
+		}
+		if at := bytes.LastIndexByte(r.held, '\n') + 1; at > 0 || len(r.held) > maxFailureLine {
+			r.held = append(r.held[:0], r.held[max(at, len(r.held)-maxFailureLine):]...)
+		}
+	}
+	return r.to.Write(p)
+}
+
+// maxFailureLine is more than that line is long.
+const maxFailureLine = 4096
+
 // nodeGrace is how long the other nodes have after one has failed.
 const nodeGrace = 3 * time.Second
 
@@ -246,6 +280,13 @@ func (a *app) runNodes(ctx context.Context, t *torchJob, job preparedJob, o node
 	for i := range env {
 		env[i] = strings.ReplaceAll(env[i], plan.RunDir, job.dir)
 	}
+	if _, set := a.getenv("PYTHONUNBUFFERED"); !set {
+		// torchrun hands on what it tees without flushing: into a pipe that would
+		// come at its end.
+		env = append(env, "PYTHONUNBUFFERED=1")
+	}
+	restarts := t.cmd.TorchRestarts(a.env)
+	workerFailed := make(chan string, len(t.nodes))
 	type ended struct {
 		node   string
 		status int
@@ -255,13 +296,22 @@ func (a *app) runNodes(ctx context.Context, t *torchJob, job preparedJob, o node
 	var wg sync.WaitGroup
 	for i, node := range t.nodes {
 		words := plan.TorchNode(t.base, t.cmd, i, len(t.nodes), t.master, t.port).Words()
-		via := reach
+		via, there := reach, a.reached.paths[node]
 		if self[node] {
-			via = remote.NewLocal()
+			via, there = remote.NewLocal(), a.self()
+		}
+		if there != "" {
+			// torchrun leaves its workers when it is killed, and they may be in
+			// sessions of their own: somebody on the node has to see to them.
+			words = slices.Concat([]string{there, "rank", "--stay", "--"}, words)
 		}
 		wg.Go(func() {
 			so, se := out.Source(node+": "), errs.Source(node+": ")
-			st, err := via.Exec(ctx, node, remote.Command{Argv: words, Env: env, Dir: dir}, remote.Streams{Stdout: so, Stderr: se})
+			var failures io.Writer = se
+			if !restarts {
+				failures = &failureReader{to: se, failed: func() { workerFailed <- node }}
+			}
+			st, err := via.Exec(ctx, node, remote.Command{Argv: words, Env: env, Dir: dir}, remote.Streams{Stdout: so, Stderr: failures})
 			//nolint:errcheck // the place of the output is gone
 			_ = errors.Join(so.Close(), se.Close())
 			done <- ended{node, st, err}
@@ -286,6 +336,11 @@ func (a *app) runNodes(ctx context.Context, t *torchJob, job preparedJob, o node
 			n := sig.(syscall.Signal)
 			fail(exitSignalsBase+int(n), n, "got "+n.String())
 			cancel()
+		case node := <-workerFailed:
+			if !failed {
+				grace = time.After(nodeGrace)
+			}
+			fail(torchFailed, 0, "a worker on "+node+" failed")
 		case <-grace:
 			grace = nil
 			cancel()

@@ -806,7 +806,7 @@ func (w *watching) finish(st launcher.Status, failed bool) error {
 	if !failed {
 		w.a.sayEnd(w.p, st)
 		// A fabrun around this one says the verdict of the whole job.
-		outer := plan.ReadsCommandLine(plan.ParseMarker(w.a.env).Dialect) && v.Library == ""
+		outer := w.a.follower || plan.ReadsCommandLine(plan.ParseMarker(w.a.env).Dialect) && v.Library == ""
 		if !outer && !w.a.quiet || strings.HasPrefix(s, "FALLBACK") {
 			fmt.Fprintf(w.a.stderr, "fabrun: %s\n", s)
 		}

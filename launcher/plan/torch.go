@@ -49,6 +49,17 @@ func (c Command) TorchSpread(env []string, n int) (spread bool, why string) {
 	return true, ""
 }
 
+// TorchRestarts reports whether torchrun is to start workers again that fail.
+func (c Command) TorchRestarts(env []string) bool {
+	restarts := mustLookup(env, petVar("max-restarts"))
+	if len(c.contexts) > 0 {
+		if o := c.contexts[0].last("max-restarts"); o != nil && len(o.values) > 0 {
+			restarts = o.values[0]
+		}
+	}
+	return restarts != "" && restarts != "0"
+}
+
 func petVar(option string) string {
 	return "PET_" + strings.ToUpper(strings.ReplaceAll(option, "-", "_"))
 }
