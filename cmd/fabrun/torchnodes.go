@@ -239,8 +239,9 @@ func (r *failureReader) Write(p []byte) (int, error) {
 // maxFailureLine is more than that line is long.
 const maxFailureLine = 4096
 
-// nodeGrace is how long the other nodes have after one has failed.
-const nodeGrace = 3 * time.Second
+// nodeGrace is how long the other nodes have after one has failed: with the second
+// that processes then have to leave, the job is gone within five.
+const nodeGrace = 2 * time.Second
 
 // runNodes starts torchrun on every node and stays to the end: output merged,
 // everything ended when one node fails or the user interrupts, one status.
