@@ -2,8 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"fabrun/launcher/remote"
@@ -47,6 +53,65 @@ func answersNot(ctx context.Context, t remote.Transport, host string, asks int) 
 	return err
 }
 
+// knockTime bounds the connection that shows whether a kernel is there.
+const knockTime = 3 * time.Second
+
+// stands reports whether a node that gives no login is there all the same: its
+// kernel answers a connection to one of the addresses that it was seen to have,
+// on the fabric or elsewhere. A login may wait for a directory service, for
+// memory, or for a management network that the job does not need.
+func (w *watching) stands(ctx context.Context, host string) bool {
+	addrs := w.addressesOf(host)
+	answers := make(chan bool, len(addrs))
+	ctx, cancel := context.WithTimeout(ctx, knockTime)
+	defer cancel()
+	for _, a := range addrs {
+		go func() { answers <- w.knock(ctx, a) }()
+	}
+	for range addrs {
+		if <-answers {
+			return true
+		}
+	}
+	return false
+}
+
+// knock reports whether something at addr answers a connection, with a refusal too.
+func knock(ctx context.Context, addr string) bool {
+	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(addr, "22"))
+	if err == nil {
+		//nolint:errcheck // nothing was sent
+		_ = c.Close()
+	}
+	return err == nil || errors.Is(err, syscall.ECONNREFUSED)
+}
+
+// addressesOf are the addresses that only this host of the job was seen to have:
+// a container bridge's is on every machine.
+func (w *watching) addressesOf(host string) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	taken := map[string]bool{}
+	for _, own := range ownNetworks() {
+		taken[own.Addr().String()] = true
+	}
+	var theirs []string
+	short, _, _ := strings.Cut(host, ".")
+	for name, l := range w.looks {
+		if name == host || name == short || slices.Contains(l[1].Addresses, host) {
+			theirs = append(theirs, l[1].Addresses...)
+			continue
+		}
+		for _, a := range l[1].Addresses {
+			taken[a] = true
+		}
+	}
+	return slices.DeleteFunc(theirs, func(text string) bool {
+		a, err := netip.ParseAddr(text)
+		return err != nil || taken[text] || a.IsLoopback() || a.IsLinkLocalUnicast()
+	})
+}
+
 // lostEvent names a node that answers no more.
 func lostEvent(host string, err error, asks int) watch.Event {
 	times := ""
@@ -66,6 +131,13 @@ func lostEvent(host string, err error, asks int) watch.Event {
 func (w *watching) eyeLost(e *eye, others []string, here bool) {
 	err := answersNot(w.asking, e.via, e.host, lostAsks)
 	if err == nil {
+		return
+	}
+	if w.stands(w.asking, e.host) {
+		w.event(watch.Event{
+			Time: time.Now(), ID: "node-no-login", Severity: watch.SeverityWarning, Host: e.host,
+			Text: fmt.Sprintf("it takes no login any more (%v; asked %d times), but answers on its network: the job is left alone, and not watched there.", err, lostAsks),
+		})
 		return
 	}
 	ev := lostEvent(e.host, err, lostAsks)

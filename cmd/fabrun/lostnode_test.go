@@ -15,6 +15,7 @@ import (
 	"fabrun/launcher/hosts"
 	"fabrun/launcher/plan"
 	"fabrun/launcher/remote"
+	"fabrun/launcher/watch"
 )
 
 // saidByMany is a stderr that several nodes' eyes write to.
@@ -70,20 +71,23 @@ func TestNodeThatAnswersNoMoreIsNamedAndTheJobEnded(t *testing.T) {
 		answer func(string) error
 		ends   bool
 		says   string
+		knocks string // the address that answers
 	}{
-		{"switched off", []string{"localhost", "n2"}, fail(remote.Timeout), true, "error: n2: it answers no more (n2: timeout: so; asked 3 times)"},
-		{"no route", []string{"localhost", "n2"}, fail(remote.Unreachable), true, "error: n2: it answers no more"},
+		{"the login hangs", []string{"localhost", "n2"}, fail(remote.Timeout), false, "warning: n2: it takes no login any more (n2: timeout: so; asked 3 times)", "10.1.4.2"},
+		{"what answers is on every host", []string{"localhost", "n2"}, fail(remote.Timeout), true, "error: n2: it answers no more", "172.17.0.1"},
+		{"switched off", []string{"localhost", "n2"}, fail(remote.Timeout), true, "error: n2: it answers no more (n2: timeout: so; asked 3 times)", ""},
+		{"no route", []string{"localhost", "n2"}, fail(remote.Unreachable), true, "error: n2: it answers no more", ""},
 		{"one of two", []string{"n1", "n2"}, func(host string) error {
 			if host == "n2" {
 				return fail(remote.Timeout)(host)
 			}
 			return nil
-		}, true, "error: n2: it answers no more"},
-		{"only the session broke", []string{"localhost", "n2"}, func(string) error { return nil }, false, ""},
-		{"sshd was stopped", []string{"localhost", "n2"}, fail(remote.Refused), false, ""},
-		{"the login was taken away", []string{"localhost", "n2"}, fail(remote.Auth), false, ""},
-		{"this machine is cut off from the job", []string{"n1", "n2"}, fail(remote.Timeout), false, "it may be this machine that is cut off"},
-		{"this machine is cut off from the one node", []string{"n2"}, fail(remote.Timeout), false, "it may be this machine that is cut off"},
+		}, true, "error: n2: it answers no more", ""},
+		{"only the session broke", []string{"localhost", "n2"}, func(string) error { return nil }, false, "", ""},
+		{"sshd was stopped", []string{"localhost", "n2"}, fail(remote.Refused), false, "", ""},
+		{"the login was taken away", []string{"localhost", "n2"}, fail(remote.Auth), false, "", ""},
+		{"this machine is cut off from the job", []string{"n1", "n2"}, fail(remote.Timeout), false, "it may be this machine that is cut off", ""},
+		{"this machine is cut off from the one node", []string{"n2"}, fail(remote.Timeout), false, "it may be this machine that is cut off", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -98,6 +102,10 @@ func TestNodeThatAnswersNoMoreIsNamedAndTheJobEnded(t *testing.T) {
 				w, err := a.watchJob(plan.Plan{Dialect: plan.OpenMPI5}, &job, runOptions{}, func() { ended = true })
 				if err != nil {
 					t.Fatal(err)
+				}
+				w.knock = func(_ context.Context, addr string) bool { return addr == c.knocks }
+				for host, own := range map[string]string{"n1": "10.1.4.1", "n2": "10.1.4.2"} {
+					w.sample(watch.Sample{Host: host, Addresses: []string{own, "172.17.0.1"}})
 				}
 				w.lookThrough(context.Background(), &reached{transport: cutOff{c.answer}, names: c.hosts, fabrun: "fabrun"}, p, job.dir)
 				time.Sleep(2 * time.Minute) // of the bubble's own clock

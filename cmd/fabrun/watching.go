@@ -58,7 +58,8 @@ type watching struct {
 	said     map[string]bool            // what was said of all nodes: once per cause
 	stall    stalls
 	use      watch.UseWatch
-	broken   string // the sentence for which --strict ended the job
+	broken   string                                      // the sentence for which --strict ended the job
+	knock    func(ctx context.Context, addr string) bool // something answers there
 	accused  bool
 	counters watch.CounterVerdict
 }
@@ -67,7 +68,7 @@ type watching struct {
 // job's streams only where one of them has to be read.
 func (a *app) watchJob(p plan.Plan, job *preparedJob, o runOptions, endJob context.CancelFunc) (*watching, error) {
 	set := rankVariables(job.spec.Env, job.spec.Argv)
-	w := &watching{a: a, p: p, mark: job.spec.Mark, began: time.Now(), stop: endJob, endJob: endJob, wants: watch.AsksForTCP(job.spec.Argv, set), done: make(chan struct{}), looks: map[string][2]watch.Sample{}, said: map[string]bool{}, stall: newStalls()}
+	w := &watching{a: a, p: p, mark: job.spec.Mark, began: time.Now(), stop: endJob, endJob: endJob, wants: watch.AsksForTCP(job.spec.Argv, set), done: make(chan struct{}), looks: map[string][2]watch.Sample{}, said: map[string]bool{}, stall: newStalls(), knock: knock}
 	w.asking, w.unasked = context.WithCancel(context.Background())
 	if !o.strict {
 		w.endJob = nil
