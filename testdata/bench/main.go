@@ -78,7 +78,7 @@ func races() []race {
 			},
 		},
 		{
-			name: "look", bar: "64 hosts over loopback ssh: under pdsh and clush for the same command", n: 5,
+			name: "look", bar: "64 hosts over loopback ssh: under pdsh and clush for the same command", n: 2, // a round takes about a minute
 			prep: startSSHD,
 			lanes: []lane{
 				{name: "fabrun plan, which looks at 64", argv: []string{"{fabrun}", "plan", "--preflight", "off", "--ssh-config", "{dir}/ssh_config", "--hosts", "h[01-64]", "--", "true"}},
