@@ -20,7 +20,7 @@ build: ## fabrun (static) and its NVML helper, into bin/
 test: needs-gcc ## all tests, race detector on; what needs the real thing skips with its reason
 	$(GO) test -race ./... ./testdata/hosts
 
-check: fmt vet staticcheck tidy docs-check static ## everything but the tests: what must pass before a commit
+check: fmt vet staticcheck tidy docs-check tracked static ## everything but the tests: what must pass before a commit
 
 fmt:
 	@out=$$($(TOOL) gofumpt -l .); test -z "$$out" || { echo "not formatted (run '$(TOOL) gofumpt -w .'):"; echo "$$out"; exit 1; }
@@ -42,6 +42,9 @@ docs: ## write docs/cli from the commands themselves
 
 docs-check:
 	$(GO) test -count=1 ./cmd/fabrun -run 'Docs$$'
+
+tracked: # no built program and no file above 1 MB in the repository
+	$(GO) test -count=1 ./cmd/fabrun -run 'TrackedFiles'
 
 golden: ## rewrite golden files and scripts; then look at the diff
 	$(GO) test ./... -update
@@ -70,7 +73,7 @@ test-real: ## the tests that start real launchers and schedulers (installs them 
 needs-gcc:
 	@command -v gcc >/dev/null && echo '#include <stdlib.h>' | gcc -E - >/dev/null 2>&1 || testdata/tools/need gcc libc6-dev
 
-.PHONY: help build demo test test-real check fmt vet staticcheck tidy static docs docs-check golden fuzz bench realdata needs-gcc
+.PHONY: help build demo test test-real check fmt vet staticcheck tidy static docs docs-check tracked golden fuzz bench realdata needs-gcc
 
 lab: ## two QEMU nodes with two rails of Soft-RoCE (NODES=n; FABRUN_LAB_DIR for a second one)
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/fabrun ./cmd/fabrun
