@@ -103,7 +103,7 @@ func (a *app) findJobHosts(ctx context.Context, job *jobLook, o jobOptions, p pr
 		job.finds = append(job.finds, finding.Finding{
 			ID: "srun.no-allocation", Severity: finding.Warning, Subject: "srun",
 			Seen: "srun outside an allocation: which nodes it gets is not known before it starts", Wanted: "nodes that can be looked at",
-			Why: "they are taken to be like this machine", Hint: "salloc -N2 fabrun srun …, or fabrun srun … inside a batch script",
+			Why: "nothing is set and nothing judged", Hint: "salloc -N2 fabrun srun …, or fabrun srun … inside a batch script",
 		})
 		return nil
 	}
@@ -128,6 +128,7 @@ func (a *app) launchersHosts(job *jobLook, sources []plan.HostSource) {
 			one, err = hosts.ParseList(src.List)
 		}
 		if err != nil {
+			job.look.Miss("", fmt.Sprintf("%s: %v", src.Option, err))
 			job.finds = append(job.finds, finding.Finding{
 				ID: "hosts.unread", Severity: finding.Warning, Subject: src.Option, Seen: err.Error(), Wanted: "hosts that can be looked at",
 				Why: "where the job runs is the launcher's affair; its hosts are not looked at", Hint: "see that the file is there, or name the hosts: --hosts 'n[1-4]'",

@@ -153,6 +153,7 @@ type nodes struct {
 	names []string
 	path  string            // of fabrun on all of them; "" where that is not one path
 	paths map[string]string // of fabrun, by name
+	look  plan.Look
 	finds []finding.Finding
 }
 
@@ -204,7 +205,7 @@ func (a *app) snapshotArgs(want lookFor) []string {
 // there already; to the others it is brought. A host that does not answer costs
 // its deadline once and is named.
 func (a *app) lookAtNodes(ctx context.Context, t remote.Transport, alloc hosts.Allocation, here topology.Host, want lookFor) (nodes, error) {
-	n := nodes{path: a.self()}
+	n := nodes{path: a.self(), look: plan.Look{Hosts: max(len(alloc.Hosts), alloc.Nodes)}}
 	others, self := otherNodes(alloc)
 	arch := map[string]string{"amd64": "x86_64", "arm64": "aarch64", "ppc64le": "ppc64le"}[runtime.GOARCH]
 	program, err := remote.ReadProgram(a.self(), arch)
@@ -241,9 +242,12 @@ func (a *app) lookAtNodes(ctx context.Context, t remote.Transport, alloc hosts.A
 			paths[h.Name] = a.self()
 		}
 		if !ok {
-			n.finds = append(n.finds, unreachable(h.Name, errs[h.Name]))
+			f := unreachable(h.Name, errs[h.Name])
+			n.finds = append(n.finds, f)
+			n.look.Miss(h.Name, f.Seen)
 			continue
 		}
+		n.look.Seen++
 		n.hosts, n.names = append(n.hosts, seen), append(n.names, h.Name)
 	}
 	n.paths = paths
@@ -309,7 +313,7 @@ func readNode(r remote.Result) (topology.Host, error) {
 func unreachable(host string, err error) finding.Finding {
 	f := finding.Finding{
 		ID: "node.unreachable", Severity: finding.Error, Host: host, Subject: "node", Seen: "no answer", Wanted: "a look at the host",
-		Why: "nothing is known of this host: it may lack what the plan relies on",
+		Why: "nothing is known of this host: what is set for the job is assumed to be right there",
 	}
 	if err == nil {
 		return f
@@ -317,7 +321,7 @@ func unreachable(host string, err error) finding.Finding {
 	var he *remote.HostError
 	f.Seen = strings.TrimPrefix(err.Error(), host+": ")
 	if errors.As(err, &he) {
-		f.Hint = he.Hint
+		f.Seen, f.Hint = he.Why(), he.Hint
 	}
 	return f
 }

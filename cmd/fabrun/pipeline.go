@@ -147,6 +147,7 @@ type jobLook struct {
 	shims    []string // launchers that are there for a script to call
 	notes    []string
 	finds    []finding.Finding
+	look     plan.Look
 
 	unreached string // why the hosts cannot be looked at yet; "" they can
 }
@@ -155,6 +156,7 @@ type jobLook struct {
 func (a *app) lookAtJob(ctx context.Context, job *jobLook, o jobOptions) error {
 	n := max(len(job.alloc.Hosts), job.alloc.Nodes)
 	if job.local {
+		job.look = plan.Look{Hosts: 1, Seen: 1}
 		return nil
 	}
 	assume := func(why string) {
@@ -165,13 +167,16 @@ func (a *app) lookAtJob(ctx context.Context, job *jobLook, o jobOptions) error {
 		}
 		job.notes = append(job.notes, fmt.Sprintf("%s assumed to be like %s: %s", who, a.hostName(), why))
 	}
-	if len(job.alloc.Hosts) == 0 || job.unreached != "" {
-		assume(cmp.Or(job.unreached, "their names are not known"))
-		job.self = "" // whether fabrun is there, at which path, nobody knows
-		return nil
-	}
 	if a.from != "" {
 		assume("a snapshot stands for all")
+		job.look = plan.Look{Hosts: n, Seen: n}
+		return nil
+	}
+	if len(job.alloc.Hosts) == 0 || job.unreached != "" {
+		if job.look.Hosts = n; job.look.Whole() {
+			job.look.Miss("", cmp.Or(job.unreached, "their names are not known"))
+		}
+		job.hosts, job.self = nil, "" // whether fabrun is there, at which path, nobody knows
 		return nil
 	}
 	t, err := a.transportTo(o.nodes, job.alloc.Manager)
@@ -180,6 +185,7 @@ func (a *app) lookAtJob(ctx context.Context, job *jobLook, o jobOptions) error {
 	}
 	if t == nil {
 		assume("--remote none")
+		job.look = plan.Look{Hosts: n, Assumed: "--remote none"}
 		return nil
 	}
 	if a.reached != nil {
@@ -196,10 +202,9 @@ func (a *app) lookAtJob(ctx context.Context, job *jobLook, o jobOptions) error {
 	others, _ := otherNodes(job.alloc)
 	others = slices.DeleteFunc(others, func(h string) bool { return !slices.Contains(seen.names, h) })
 	job.finds = append(job.finds, missingOnNodes(ctx, t, others, a.wantedFiles(job.cmd))...)
-	if len(seen.hosts) == 0 {
-		assume("none of them answered")
-		return nil
-	}
+	// Hosts of a file that could not be read are missed too.
+	seen.look.Unseen = append(job.look.Unseen, seen.look.Unseen...)
+	job.look = seen.look
 	job.hosts, job.names = seen.hosts, seen.names
 	if a.reached != nil {
 		a.reached.names, a.reached.hosts, a.reached.fabrun, a.reached.paths = seen.names, seen.hosts, seen.path, seen.paths
@@ -247,14 +252,17 @@ func (a *app) decide(job jobLook, o jobOptions) (plan.Plan, error) {
 	if inside || !job.local && (job.self == "" || job.cmd.Launcher.Dialect == plan.Plain) {
 		logs = ""
 	}
-	res := envgen.Compute(envgen.Input{
+	var res envgen.Result
+	if in := (envgen.Input{
 		Hosts: job.hosts, Assumed: job.assumed, Profile: profile, Workload: workload,
 		Job: envgen.Job{
 			Settings: job.cmd.Settings(a.env), InContainer: container != "" || job.cmd.Launcher.OwnMPI, RanksPerNode: ranksPerNode, Strict: o.strict,
 			Launcher: job.cmd.Launcher.Dialect, Versions: jobVersions(job, o), LogDir: logs,
 			Addresses: addressesOf(job.alloc),
 		},
-	})
+	}); len(job.hosts) > 0 {
+		res = envgen.Compute(in)
+	}
 	place := job.alloc
 	place.Hosts = placement.Hosts
 	bind := res.RDMA && len(job.hosts) > 0 && len(job.hosts[0].GPUs) > 0
@@ -269,7 +277,7 @@ func (a *app) decide(job jobLook, o jobOptions) (plan.Plan, error) {
 		table.Dir = logs
 	}
 	p := plan.Build(plan.Request{
-		Command: job.cmd, Env: a.env, Hosts: job.alloc, Place: place,
+		Command: job.cmd, Env: a.env, Look: job.look, Hosts: job.alloc, Place: place,
 		HostsGiven: job.given && placement.Hostfile || job.untold, Local: job.local, Result: res, Self: job.self, Workload: workload, SSH: o.nodes.launcherSSH(), Flags: a.flagsAgain(o),
 		Root: job.root, Program: job.program, Shims: job.shims, Ordered: job.ordered, NP: job.np,
 		Table: table,
@@ -328,7 +336,7 @@ func placeJob(job jobLook, w *profiles.Workload) hosts.Job {
 	}
 	for _, h := range job.alloc.Hosts {
 		at := 0
-		if len(job.names) > 0 {
+		if job.names != nil || len(job.hosts) == 0 {
 			at = slices.Index(job.names, h.Name)
 		}
 		if at >= 0 {

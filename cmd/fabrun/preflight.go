@@ -202,6 +202,9 @@ func preflightGate(o runOptions, p plan.Plan) error {
 	if !o.strict {
 		return nil
 	}
+	if len(p.Look.Unseen) > 0 {
+		return &exitError{Code: exitPreflight, Err: fmt.Errorf("--strict: not started: %s", p.Look.Text()), Hint: "'fabrun check' with the same hosts says what each of them lacks"}
+	}
 	for _, f := range p.Findings {
 		if !preflight.Impossible(f) {
 			continue

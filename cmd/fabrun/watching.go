@@ -803,7 +803,7 @@ func (w *watching) finish(st launcher.Status, failed bool) error {
 			w.event(e)
 		}
 	}
-	s := report.JobSentence(v, counters, report.JobEnd{Hosts: len(w.p.Hosts.Hosts), Dialect: w.p.Dialect, NoRDMA: !w.p.RDMA, Failed: st.Code != 0})
+	s := report.JobSentence(v, counters, report.JobEnd{Hosts: len(w.p.Hosts.Hosts), Dialect: w.p.Dialect, RDMA: w.p.HasRDMA(), Look: w.p.Look, Failed: st.Code != 0})
 	if !failed {
 		w.a.sayEnd(w.p, st)
 		// A fabrun around this one says the verdict of the whole job.

@@ -28,6 +28,7 @@ type Request struct {
 	Command Command
 	Env     []string // the environment fabrun was started with
 	Result  envgen.Result
+	Look    Look
 	Hosts   hosts.Allocation
 	// HostsGiven: the hosts were named to fabrun (--hosts, --hostfile), or come
 	// from something the launcher does not know by itself; it has to be told.
@@ -76,8 +77,13 @@ func Build(r Request) Plan {
 	l := r.Command.Launcher
 	b.plan = Plan{
 		Dialect: l.Dialect, Version: l.Version, Launcher: strings.TrimSpace(l.Family + " " + l.Version),
-		Hosts: r.Hosts, Program: r.Command.Program(), RDMA: r.Result.RDMA, Contract: r.Result.Contract,
+		Hosts: r.Hosts, Program: r.Command.Program(), Look: r.Look, RDMA: r.Result.RDMA, Contract: r.Result.Contract,
 		Findings: slices.Clone(r.Result.Findings),
+	}
+	if r.Look.Blind() {
+		b.plan.Contract = r.Look.Text() + ": nothing set, nothing judged"
+	} else if !r.Result.RDMA && r.Look.Assumed != "" {
+		b.plan.Contract = r.Look.Text() + " and this machine has no usable RDMA device: nothing set, nothing judged"
 	}
 	b.launcherFindings()
 	b.variables()
@@ -170,7 +176,9 @@ func (b *builder) variables() {
 		}
 	}
 	if !b.Result.RDMA {
-		b.note("no host of this job has a usable RDMA device: the job runs unchanged")
+		if b.plan.HasRDMA() != nil {
+			b.note("no host of this job has a usable RDMA device: the job runs unchanged")
+		}
 		return
 	}
 	if b.Command.Launcher.Dialect == Plain {

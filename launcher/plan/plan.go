@@ -39,10 +39,20 @@ type Plan struct {
 	Shims    []string // programs of these names in {run}/bin go through fabrun
 	Hosts    hosts.Allocation
 	Program  []string // the program and its arguments, as found in the command line
-	RDMA     bool     // at least one host of the job has usable RDMA
+	Look     Look     // on which of the job's hosts all this rests
+	RDMA     bool     // at least one of them has usable RDMA
 	Contract string
 	Findings []finding.Finding
 	Notes    []string
+}
+
+// HasRDMA says whether a host of the job has usable RDMA; nil where one that
+// might have it was not looked at.
+func (p Plan) HasRDMA() *bool {
+	if !p.RDMA && !p.Look.Whole() {
+		return nil
+	}
+	return &p.RDMA
 }
 
 // Words is the command line as it is started.

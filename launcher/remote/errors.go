@@ -44,6 +44,32 @@ type HostError struct {
 
 func (e *HostError) Error() string { return fmt.Sprintf("%s: %s: %v", e.Host, e.Cause, e.Err) }
 
+// Why is the failure without the host's name and address, so that hosts that
+// fail alike can be told in one line. What tells one host from another, such as
+// the fingerprint of its key, stays.
+func (e *HostError) Why() string {
+	var op *net.OpError
+	switch {
+	case strings.HasPrefix(e.Err.Error(), "jump host "): // the same for all behind it
+	case e.Cause == Refused && errors.As(e.Err, &op):
+		if tcp, ok := op.Addr.(*net.TCPAddr); ok {
+			return fmt.Sprintf("connection refused on port %d", tcp.Port)
+		}
+		return "connection refused"
+	case e.Cause == Refused:
+		return "connection refused"
+	case e.Cause == Unreachable && errors.As(e.Err, &op):
+		return "no route to it"
+	case e.Cause == UnknownHost:
+		return "its name is not known"
+	case e.Cause == Timeout && errors.As(e.Err, &op):
+		return "no answer in time"
+	case e.Cause == Dropped && errors.As(e.Err, &op):
+		return "the connection ended: " + op.Err.Error()
+	}
+	return e.Err.Error()
+}
+
 func (e *HostError) Unwrap() error { return e.Err }
 
 // CauseOf is the cause in err, or "" when it is no host's failure.

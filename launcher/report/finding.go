@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 
+	"fabrun/launcher/hosts"
 	"fabrun/topology/finding"
 )
 
@@ -12,7 +13,7 @@ import (
 // was seen, what it means, and what to do.
 func Findings(w io.Writer, fs []finding.Finding) error {
 	t := &text{w: w}
-	for _, f := range sorted(fs) {
+	for _, f := range alike(sorted(fs)) {
 		where := f.Subject
 		if f.Host != "" {
 			where = strings.TrimSpace(f.Host + ": " + f.Subject)
@@ -33,6 +34,46 @@ func Findings(w io.Writer, fs []finding.Finding) error {
 		}
 	}
 	return t.err
+}
+
+// alike makes one finding of those that differ in their host only, in the place
+// of the first.
+func alike(fs []finding.Finding) []finding.Finding {
+	var out []finding.Finding
+	type group struct {
+		at    int // in out
+		names []string
+	}
+	groups := map[finding.Finding]*group{}
+	for _, f := range fs {
+		key := f
+		key.Host, key.Hint = "", withoutHost(f.Hint, f.Host)
+		g, ok := groups[key]
+		if !ok || f.Host == "" {
+			if f.Host != "" {
+				groups[key] = &group{len(out), []string{f.Host}}
+			}
+			out = append(out, f)
+			continue
+		}
+		g.names = append(g.names, f.Host)
+		out[g.at].Host, out[g.at].Hint = hosts.Compress(g.names), key.Hint
+	}
+	return out
+}
+
+// withoutHost writes HOST for a host's name where it is a word of a hint.
+func withoutHost(hint, host string) string {
+	if host == "" || !strings.Contains(hint, host) {
+		return hint
+	}
+	words := strings.Split(hint, " ")
+	for i, w := range words {
+		if bare := strings.Trim(w, "'\",.;"); bare == host {
+			words[i] = strings.Replace(w, host, "HOST", 1)
+		}
+	}
+	return strings.Join(words, " ")
 }
 
 func sorted(fs []finding.Finding) []finding.Finding {

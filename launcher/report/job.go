@@ -9,8 +9,9 @@ import (
 type JobEnd struct {
 	Hosts   int
 	Dialect string // of its launcher; plan.Plain: the program itself
-	NoRDMA  bool   // no host of the job has usable RDMA
-	Failed  bool   // its status is not 0
+	RDMA    *bool  // a host of the job has usable RDMA; nil not known
+	Look    plan.Look
+	Failed  bool // its status is not 0
 }
 
 // JobSentence is the last line of a run: what really carried the data, or why
@@ -31,10 +32,12 @@ func JobSentence(v watch.Verdict, c watch.CounterVerdict, end JobEnd) string {
 		return "FALLBACK to TCP: " + c.Text
 	case (len(v.FatalErrors) > 0 || v.Library != "" && v.Fallback != nil) && v.Sentence != "":
 		return v.Sentence
-	case end.NoRDMA && v.Library == "" && end.Hosts > 1:
+	case end.RDMA != nil && !*end.RDMA && v.Library == "" && end.Hosts > 1:
 		return done + "no host of the job has usable RDMA, so there was none to use."
 	case c.Fallback != nil && end.Hosts > 1:
 		return "No fallback: " + c.Text
+	case v.Library == "" && end.Look.Blind():
+		return done + "what carried the data is not known: " + end.Look.Text() + "."
 	case end.Hosts > 1 && c.Text != "":
 		return done + "what carried the data is not known: " + c.Text
 	case v.Library != "" && v.Sentence != "":
@@ -42,7 +45,11 @@ func JobSentence(v watch.Verdict, c watch.CounterVerdict, end JobEnd) string {
 	case end.Dialect == plan.Plain:
 		return done + "no NCCL, UCX or MPI output was seen, so there is nothing to judge."
 	case end.Hosts > 1:
-		return done + "what carried the data is not known: no library said it, and no counters were read."
+		why := "no library said it, and no counters were read"
+		if !end.Look.Whole() {
+			why += "; " + end.Look.Text()
+		}
+		return done + "what carried the data is not known: " + why + "."
 	case end.Hosts == 1:
 		return done + "one host, so nothing had to cross the fabric."
 	}

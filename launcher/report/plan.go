@@ -18,7 +18,8 @@ type planJSON struct {
 	Dialect  string            `json:"dialect"`
 	Launcher *string           `json:"launcher"`
 	Version  *string           `json:"version"`
-	RDMA     bool              `json:"rdma"`
+	RDMA     *bool             `json:"rdma"`
+	Looked   *lookedJSON       `json:"looked"`
 	Contract *string           `json:"contract"`
 	Argv     []string          `json:"argv"`
 	Words    []wordJSON        `json:"words"`
@@ -33,6 +34,36 @@ type planJSON struct {
 	Program  []string          `json:"program"`
 	Findings []finding.Finding `json:"findings"`
 	Notes    []string          `json:"notes"`
+}
+
+// lookedJSON says which of the job's hosts the plan rests on.
+type lookedJSON struct {
+	Hosts   *int          `json:"hosts"`
+	Seen    int           `json:"seen"`
+	Assumed *string       `json:"assumed"`
+	Unseen  []plan.Unseen `json:"unseen"`
+}
+
+func toLookedJSON(l plan.Look) *lookedJSON {
+	out := &lookedJSON{Seen: l.Seen, Assumed: known(l.Assumed), Unseen: list(l.Unseen)}
+	if l.Hosts > 0 {
+		out.Hosts = &l.Hosts
+	}
+	return out
+}
+
+func (l *lookedJSON) value() plan.Look {
+	if l == nil {
+		return plan.Look{}
+	}
+	out := plan.Look{Seen: l.Seen, Unseen: l.Unseen}
+	if l.Hosts != nil {
+		out.Hosts = *l.Hosts
+	}
+	if l.Assumed != nil {
+		out.Assumed = *l.Assumed
+	}
+	return out
 }
 
 type wordJSON struct {
@@ -67,7 +98,7 @@ type planHostJSON struct {
 // PlanJSON writes a plan as schema fabrun/plan/v1.
 func PlanJSON(w io.Writer, p plan.Plan) error {
 	out := planJSON{
-		Schema: "fabrun/plan/v1", Dialect: p.Dialect, Launcher: known(p.Launcher), Version: known(p.Version), RDMA: p.RDMA,
+		Schema: "fabrun/plan/v1", Dialect: p.Dialect, Launcher: known(p.Launcher), Version: known(p.Version), RDMA: p.HasRDMA(), Looked: toLookedJSON(p.Look),
 		Contract: known(p.Contract), Argv: p.Words(), Env: list(p.Env), Kept: list(p.Kept), Rank: p.Table, Unset: list(p.Unset), Shims: list(p.Shims),
 		Program: list(p.Program), Findings: sorted(p.Findings), Notes: list(p.Notes),
 		Words: []wordJSON{}, PerHost: []hostEnvJSON{}, Files: []fileJSON{},
@@ -166,10 +197,16 @@ func Plan(w io.Writer, p plan.Plan, verbose bool) error {
 func PlanSentence(p plan.Plan) string {
 	what := p.Contract
 	switch {
+	case p.HasRDMA() == nil && p.Look.Seen > 0:
+		what = "no usable RDMA device on the hosts seen: the job runs unchanged"
+	case p.HasRDMA() == nil:
 	case !p.RDMA:
 		what = "no usable RDMA device on the job's hosts: the job runs unchanged"
 	case what == "":
 		what = "the job should run over RDMA"
+	}
+	if p.Look.Seen > 0 && !p.Look.Whole() {
+		what += "; " + p.Look.Text()
 	}
 	where := ""
 	switch n := len(p.Hosts.Hosts); {

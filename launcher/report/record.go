@@ -205,6 +205,8 @@ type Record struct {
 type RecordedPlan struct {
 	Dialect  string            `json:"dialect"`
 	Contract *string           `json:"contract"`
+	RDMA     *bool             `json:"rdma"`
+	Looked   *lookedJSON       `json:"looked"`
 	Argv     []string          `json:"argv"`
 	Env      []RecordedVar     `json:"env"`
 	Kept     []RecordedVar     `json:"kept"`

@@ -273,6 +273,13 @@ func TestReadEyeSkipsBanners(t *testing.T) {
 
 func TestJobSentence(t *testing.T) {
 	yes, no := true, false
+	unseen := func(seen, missed int) plan.Look {
+		l := plan.Look{Hosts: seen + missed, Seen: seen}
+		for i := range missed {
+			l.Miss(fmt.Sprintf("n%d", i+1), "connection refused")
+		}
+		return l
+	}
 	for _, c := range []struct {
 		name string
 		v    watch.Verdict
@@ -283,8 +290,11 @@ func TestJobSentence(t *testing.T) {
 		{"launcher on one host", watch.Verdict{}, watch.CounterVerdict{}, JobEnd{Hosts: 1, Dialect: plan.OpenMPI5}, "Done: one host, so nothing had to cross the fabric."},
 		{"plain program", watch.Verdict{}, watch.CounterVerdict{}, JobEnd{Hosts: 4, Dialect: plan.Plain}, "Done: no NCCL, UCX or MPI output was seen, so there is nothing to judge."},
 		{"plain program that failed", watch.Verdict{}, watch.CounterVerdict{}, JobEnd{Hosts: 1, Dialect: plan.Plain, Failed: true}, "Not judged: no NCCL, UCX or MPI output was seen, so there is nothing to judge."},
-		{"no rdma anywhere", watch.Verdict{}, watch.CounterVerdict{}, JobEnd{Hosts: 2, NoRDMA: true}, "Done: no host of the job has usable RDMA, so there was none to use."},
+		{"no rdma anywhere", watch.Verdict{}, watch.CounterVerdict{}, JobEnd{Hosts: 2, RDMA: &no}, "Done: no host of the job has usable RDMA, so there was none to use."},
 		{"nothing known", watch.Verdict{}, watch.CounterVerdict{}, JobEnd{Hosts: 2}, "Done: what carried the data is not known: no library said it, and no counters were read."},
+		{"nobody could be looked at", watch.Verdict{}, watch.CounterVerdict{}, JobEnd{Hosts: 2, Look: unseen(0, 2)}, "Done: what carried the data is not known: could not look at 2 of 2 hosts (connection refused)."},
+		{"nobody could be looked at, and the log tells", watch.Verdict{Library: "nccl", Fallback: &no, Sentence: "No fallback: RoCE."}, watch.CounterVerdict{}, JobEnd{Hosts: 2, Look: unseen(0, 2)}, "No fallback: RoCE."},
+		{"some could not be looked at", watch.Verdict{}, watch.CounterVerdict{}, JobEnd{Hosts: 3, Look: unseen(1, 2)}, "Done: what carried the data is not known: no library said it, and no counters were read; looked at 1 of 3 hosts (n[1-2]: connection refused)."},
 		{"hosts not known", watch.Verdict{}, watch.CounterVerdict{}, JobEnd{}, "Done: what carried the data is not known: the job's hosts are not known."},
 		{"log says fallback", watch.Verdict{Fallback: &yes, Sentence: "FALLBACK to TCP: x"}, watch.CounterVerdict{Fallback: &no}, JobEnd{Hosts: 2}, "FALLBACK to TCP: x"},
 		{"counters say fallback", watch.Verdict{}, watch.CounterVerdict{Fallback: &yes, Text: "5 GB by TCP"}, JobEnd{Hosts: 2}, "FALLBACK to TCP: 5 GB by TCP"},

@@ -122,7 +122,7 @@ func (rec Record) Sentence() string {
 	}
 	end := JobEnd{Hosts: len(rec.Start.Hosts), Failed: rec.Exit != nil && rec.Exit.Code != 0}
 	if rec.Plan != nil {
-		end.Dialect = rec.Plan.Dialect
+		end.Dialect, end.RDMA, end.Look = rec.Plan.Dialect, rec.Plan.RDMA, rec.Plan.Looked.value()
 	}
 	return JobSentence(v, c, end)
 }
