@@ -118,7 +118,8 @@ var patternCases = []struct {
 	{"call-failed", warn + "Call to ibv_open_device failed\n" + warn + "NET/IB : Unable to open device mlx5_0\n" + socket, []string{"cause=device-open"}},
 	{"call-failed", p1 + "Call to connect returned Connection refused, retrying", []string{"fatal=[]"}},
 
-	{"ib-hca", p1 + "NCCL_IB_HCA set to mlx5_0\n" + p1 + "Using network IB", []string{"asked=true", "fb=false"}},
+	{"ib-hca", p1 + "NCCL_IB_HCA set to mlx5_0\n" + p1 + "NCCL_SOCKET_IFNAME set to eth0\n" + p1 + "Using network IB", []string{"asked=true", "fb=false"}},
+	{"ib-hca", p1 + "NCCL_IB_HCA set to mlx5_0\n" + p1 + "Using network IB", []string{"asked=false", "fb=false"}},
 	{"env", p1 + "NCCL_IB_DISABLE set by environment to 1.\n" + socket, []string{"fb=true cause=ib-disabled asked=true"}},
 	{"env", p1 + "NCCL_IB_DISABLE set by environment to 0.\n" + p1 + "NET/IB : No device found.\n" + socket, []string{"cause=no-device asked=false"}},
 	{"env", p1 + "NCCL_NET set by environment to Socket.\n" + socket, []string{"cause=socket-forced asked=true"}},

@@ -439,8 +439,10 @@ func (st *state) wantedRDMA() bool {
 	if v := st.env["NCCL_NET"]; v != "" && slices.Contains(st.networks, v) {
 		return true
 	}
+	// Naming devices alone picks rails, not a network; with the interface of the set-up
+	// named too, the whole way was laid out by hand.
 	ib := slices.Contains(st.networks, "IB") || slices.Contains(st.seenNets, "IB")
-	return ib && st.env["NCCL_IB_HCA"] != ""
+	return ib && st.env["NCCL_IB_HCA"] != "" && st.env["NCCL_SOCKET_IFNAME"] != ""
 }
 
 // ucxWantsTCP reports whether UCX_TLS leaves no RDMA transport.
