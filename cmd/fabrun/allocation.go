@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"fabrun/launcher"
+	"fabrun/launcher/cmdline"
 	"fabrun/launcher/hosts"
-	"fabrun/launcher/plan"
 	"fabrun/topology/finding"
 )
 
@@ -75,7 +75,7 @@ func (a *app) allocation(list, hostfile string) (hosts.Allocation, error) {
 // What was named to fabrun comes first, then the launcher's own options, then
 // what a resource manager says, then this machine.
 func (a *app) findJobHosts(ctx context.Context, job *jobLook, o jobOptions, p probed) error {
-	srun := job.cmd.Launcher.Dialect == plan.Srun
+	srun := job.cmd.Launcher.Dialect == cmdline.Srun
 	switch sources := job.cmd.HostSources(a.env); {
 	case o.hosts != "" || o.hostfile != "":
 		alloc, err := a.allocation(o.hosts, o.hostfile)
@@ -114,7 +114,7 @@ func (a *app) findJobHosts(ctx context.Context, job *jobLook, o jobOptions, p pr
 // launchersHosts reads what the launcher's own options and variables say. The
 // launcher reads them by its own rules: what fabrun cannot read is said and not
 // fatal.
-func (a *app) launchersHosts(job *jobLook, sources []plan.HostSource) {
+func (a *app) launchersHosts(job *jobLook, sources []cmdline.HostSource) {
 	var all hosts.Allocation
 	for _, src := range sources {
 		var one hosts.Allocation
@@ -155,10 +155,10 @@ func (a *app) hasToBeTold(ctx context.Context, job *jobLook, p probed) bool {
 	if job.given || len(alloc.Hosts) == 0 || alloc.Nodes > len(alloc.Hosts) || alloc.Source == "localhost" || len(job.cmd.HostSources(a.env)) > 0 {
 		return false
 	}
-	if alloc.Manager != "" && alloc.Manager != "slurm" && l.Dialect == plan.OpenMPI4 && a.from == "" {
+	if alloc.Manager != "" && alloc.Manager != "slurm" && l.Dialect == cmdline.OpenMPI4 && a.from == "" {
 		l.Managers = a.openMPIManagers(ctx, p)
 	}
-	if !plan.ReadsCommandLine(l.Dialect) || l.ReadsManager(alloc.Source) {
+	if !cmdline.ReadsCommandLine(l.Dialect) || l.ReadsManager(alloc.Source) {
 		return false
 	}
 	if alloc.Manager != "" {
@@ -178,7 +178,7 @@ func (a *app) openMPIManagers(ctx context.Context, p probed) []string {
 	text := a.cachedAnswer(fmt.Sprintf("%s --parsable %d %d", file, info.Size(), info.ModTime().UnixNano()), func() string {
 		return ask(ctx, file, file, a.env, "--parsable")
 	})
-	return plan.OpenMPIManagers(text)
+	return cmdline.OpenMPIManagers(text)
 }
 
 // srunMPI is the way by which srun's tasks find each other where the command
@@ -199,13 +199,13 @@ func (a *app) srunMPI(ctx context.Context) string {
 
 func hostfileDialect(launcherDialect string) hosts.Dialect {
 	switch launcherDialect {
-	case plan.MPICH:
+	case cmdline.MPICH:
 		return hosts.MPICH
-	case plan.IntelMPI:
+	case cmdline.IntelMPI:
 		return hosts.Intel
-	case plan.Horovodrun:
+	case cmdline.Horovodrun:
 		return hosts.Horovod
-	case plan.Srun:
+	case cmdline.Srun:
 		return hosts.Plain
 	}
 	return hosts.OpenMPI

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fabrun/envgen"
-	"fabrun/launcher/plan"
+	"fabrun/launcher/cmdline"
 	"fabrun/launcher/report"
 	"fabrun/profiles"
 	"fabrun/topology"
@@ -185,7 +185,7 @@ func (a *app) settings(h *topology.Host) []envgen.Setting {
 	if a.from != "" {
 		return envgen.EnvSettings(h)
 	}
-	return plan.Command{}.Settings(a.env)
+	return cmdline.Command{}.Settings(a.env)
 }
 
 // proposals say which profiles fit what is seen; none is taken by itself. With

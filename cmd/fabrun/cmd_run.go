@@ -13,6 +13,7 @@ import (
 
 	"fabrun/envgen"
 	"fabrun/launcher"
+	"fabrun/launcher/cmdline"
 	"fabrun/launcher/plan"
 	"fabrun/launcher/report"
 	"fabrun/topology/finding"
@@ -243,7 +244,7 @@ func (a *app) prepare(p plan.Plan) (preparedJob, error) {
 	j.spec = launcher.Spec{
 		Path: file, Argv: words, Env: env, Stdin: asFile(a.stdin), Stdout: asFile(a.stdout), Stderr: asFile(a.stderr),
 		Terminal: terminalUse(a.stdout),
-		Ranks:    p.Dialect != plan.Plain,
+		Ranks:    p.Dialect != cmdline.Plain,
 		Guard:    true,
 		Mark:     launcher.NewMark(),
 		Note:     func(text string) { fmt.Fprintf(a.stderr, "fabrun: %s\n", text) },

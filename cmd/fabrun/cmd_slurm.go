@@ -17,8 +17,8 @@ import (
 
 	"fabrun/envgen"
 	"fabrun/launcher"
+	"fabrun/launcher/cmdline"
 	"fabrun/launcher/hosts"
-	"fabrun/launcher/plan"
 	"fabrun/launcher/preflight"
 	"fabrun/launcher/report"
 	"fabrun/launcher/watch"
@@ -382,7 +382,7 @@ func runSlurmTaskProlog(ctx context.Context, a *app) error {
 		return err
 	}
 	// The settings are the task's own, also when the node is looked at through --from.
-	settings := plan.Command{}.Settings(a.env)
+	settings := cmdline.Command{}.Settings(a.env)
 	res := envgen.Compute(envgen.Input{Hosts: []topology.Host{h}, Profile: p, Workload: w, Job: envgen.Job{Settings: settings}})
 	if len(res.Hosts) == 0 {
 		return nil
@@ -395,7 +395,7 @@ func runSlurmTaskProlog(ctx context.Context, a *app) error {
 			}
 		}
 	}
-	marker := plan.ParseMarker(a.env)
+	marker := cmdline.ParseMarker(a.env)
 	var set []string
 	for _, v := range vars {
 		// What the job has set stays, whoever set it but an outer fabrun.
@@ -413,7 +413,7 @@ func runSlurmTaskProlog(ctx context.Context, a *app) error {
 		set = append(set, v.Name+"="+v.Value)
 	}
 	if len(set) > 0 {
-		m := envgen.Var{Name: plan.MarkerName, Value: plan.Marker{Dialect: "slurm", Vars: set}.String()}
+		m := envgen.Var{Name: cmdline.MarkerName, Value: cmdline.Marker{Dialect: "slurm", Vars: set}.String()}
 		if err := report.Env(&out, []envgen.Var{m}, "slurm"); err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"fabrun/launcher"
+	"fabrun/launcher/cmdline"
 	"fabrun/launcher/hosts"
 	"fabrun/launcher/plan"
 	"fabrun/launcher/remote"
@@ -93,13 +94,13 @@ func TestNodeThatAnswersNoMoreIsNamedAndTheJobEnded(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var errs saidByMany
 				a := &app{args: []string{"fabrun"}, stdout: &bytes.Buffer{}, stderr: &errs, stdin: strings.NewReader("")}
-				p := plan.Plan{Dialect: plan.OpenMPI5}
+				p := plan.Plan{Dialect: cmdline.OpenMPI5}
 				for _, h := range c.hosts {
 					p.Hosts.Hosts = append(p.Hosts.Hosts, hosts.Host{Name: h})
 				}
 				ended := false
 				job := preparedJob{dir: t.TempDir(), spec: launcher.Spec{Argv: []string{"mpirun"}}}
-				w, err := a.watchJob(plan.Plan{Dialect: plan.OpenMPI5}, &job, runOptions{}, func() { ended = true })
+				w, err := a.watchJob(plan.Plan{Dialect: cmdline.OpenMPI5}, &job, runOptions{}, func() { ended = true })
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -134,10 +135,10 @@ func TestFailedJobNamesTheNodeThatAnswersNoMore(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var errs saidByMany
 				a := &app{args: []string{"fabrun"}, stdout: &bytes.Buffer{}, stderr: &errs, stdin: strings.NewReader("")}
-				p := plan.Plan{Dialect: plan.OpenMPI5}
+				p := plan.Plan{Dialect: cmdline.OpenMPI5}
 				p.Hosts.Hosts = []hosts.Host{{Name: "localhost"}, {Name: "n2"}}
 				job := preparedJob{dir: t.TempDir(), spec: launcher.Spec{Argv: []string{"mpirun"}}}
-				w, err := a.watchJob(plan.Plan{Dialect: plan.OpenMPI5, Argv: []plan.Arg{{Text: "mpirun"}}}, &job, runOptions{}, func() {})
+				w, err := a.watchJob(plan.Plan{Dialect: cmdline.OpenMPI5, Argv: []plan.Arg{{Text: "mpirun"}}}, &job, runOptions{}, func() {})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"fabrun/launcher"
+	"fabrun/launcher/cmdline"
 	"fabrun/launcher/hosts"
 	"fabrun/launcher/plan"
 	"fabrun/launcher/preflight"
@@ -165,7 +166,7 @@ type lookFor struct {
 
 // jobPlaces are the paths that a job started here needs on every host: its
 // working directory, and the program where this machine has it.
-func (a *app) jobPlaces(cmd plan.Command) []live.Asked {
+func (a *app) jobPlaces(cmd cmdline.Command) []live.Asked {
 	var out []live.Asked
 	for _, words := range cmd.Programs() {
 		if cmd.Container() != "" || len(words) == 0 || words[0] == "" {

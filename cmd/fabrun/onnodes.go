@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	"fabrun/launcher"
+	"fabrun/launcher/cmdline"
 	"fabrun/launcher/hosts"
 	"fabrun/launcher/openfoam"
-	"fabrun/launcher/plan"
 	"fabrun/launcher/remote"
 	"fabrun/topology/finding"
 )
@@ -25,9 +25,9 @@ type wantedFile struct {
 // wantedFiles are the files that the ranks of a command line need: where they
 // start, what they run, and OpenFOAM's case. What the launcher brings there
 // itself, and what lies in a container, is not among them.
-func (a *app) wantedFiles(cmd plan.Command) []wantedFile {
+func (a *app) wantedFiles(cmd cmdline.Command) []wantedFile {
 	dir, err := os.Getwd()
-	if err != nil || !plan.ReadsCommandLine(cmd.Launcher.Dialect) || cmd.Container() != "" || cmd.Preloads() {
+	if err != nil || !cmdline.ReadsCommandLine(cmd.Launcher.Dialect) || cmd.Container() != "" || cmd.Preloads() {
 		return nil
 	}
 	var out []wantedFile
@@ -56,7 +56,7 @@ func (a *app) wantedFiles(cmd plan.Command) []wantedFile {
 	default:
 		add(at, finding.Finding{ID: "node.directory", Severity: finding.Warning, Why: "ranks start in another directory there, or not at all", Hint: shared})
 	}
-	if cmd.Launcher.Dialect == plan.Torchrun || cmd.Launcher.Dialect == plan.Horovodrun {
+	if cmd.Launcher.Dialect == cmdline.Torchrun || cmd.Launcher.Dialect == cmdline.Horovodrun {
 		return out
 	}
 	path, _ := a.getenv("PATH")

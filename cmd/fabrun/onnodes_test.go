@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"fabrun/launcher/plan"
+	"fabrun/launcher/cmdline"
 	"fabrun/launcher/remote"
 	"fabrun/topology"
 )
@@ -73,7 +73,7 @@ func TestFilesOnNodes(t *testing.T) {
 	} {
 		t.Run(tc.argv+" with "+tc.n2, func(t *testing.T) {
 			argv := strings.Fields(tc.argv)
-			files := a.wantedFiles(plan.Parse(plan.Identify(argv, "(Open MPI) 4.1.4", ""), argv))
+			files := a.wantedFiles(cmdline.Parse(cmdline.Identify(argv, "(Open MPI) 4.1.4", ""), argv))
 			nodes := nodesWithFiles{"n1": nil, "n2": nil}
 			for _, f := range files {
 				nodes["n1"] = append(nodes["n1"], f.path)
@@ -105,7 +105,7 @@ func TestLauncherHasUCX(t *testing.T) {
 		{Kind: "openmpi", Path: "opt/x/bin/mpirun"},
 	}}
 	for dir, want := range map[string]string{"/usr/bin": "false", "/usr/mpi/gcc/openmpi-4.1.7a1/bin": "true", "/opt/x/bin": "unknown", "/opt/y/bin": "unknown"} {
-		job := jobLook{cmd: plan.Parse(plan.Identify(argv, "(Open MPI) 4.1.4", ""), argv), launcher: []string{dir}, hosts: []topology.Host{h}}
+		job := jobLook{cmd: cmdline.Parse(cmdline.Identify(argv, "(Open MPI) 4.1.4", ""), argv), launcher: []string{dir}, hosts: []topology.Host{h}}
 		got := "unknown"
 		if has := launcherHasUCX(job); has != nil {
 			got = fmt.Sprint(*has)

@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"fabrun/launcher/cmdline"
 	"fabrun/launcher/openfoam"
-	"fabrun/launcher/plan"
 	"fabrun/topology"
 	"fabrun/topology/finding"
 )
@@ -78,7 +78,7 @@ func foamCase(program []string) (openfoam.Case, []finding.Finding) {
 // many ranks that takes.
 func (a *app) foamArgv(argv []string) (out []string, note string, err error) {
 	if a.workload != foamWorkload || a.from != "" || !openfoam.ReadArguments(argv).Parallel ||
-		plan.Identify(argv, "", "").Dialect != plan.Plain {
+		cmdline.Identify(argv, "", "").Dialect != cmdline.Plain {
 		return argv, "", nil
 	}
 	c, finds := foamCase(argv)
@@ -101,7 +101,7 @@ func (a *app) foamArgv(argv []string) (out []string, note string, err error) {
 
 // judgeFoam compares the case, the launch and their environment. Where the
 // command line does not say how many ranks there are, the case does.
-func (a *app) judgeFoam(cmd plan.Command, h topology.Host) (finds []finding.Finding, np *int) {
+func (a *app) judgeFoam(cmd cmdline.Command, h topology.Host) (finds []finding.Finding, np *int) {
 	program := cmd.Program()
 	c, finds := foamCase(program)
 	if cmd.Ranks() == nil && cmd.TakesNP() && openfoam.ReadArguments(program).Parallel && c.Decomposition != nil {
@@ -134,11 +134,11 @@ func (a *app) judgeFoam(cmd plan.Command, h topology.Host) (finds []finding.Find
 // no MPI.
 func foamFamily(dialect string) string {
 	switch dialect {
-	case plan.OpenMPI4, plan.OpenMPI5:
+	case cmdline.OpenMPI4, cmdline.OpenMPI5:
 		return "openmpi"
-	case plan.MPICH:
+	case cmdline.MPICH:
 		return "mpich"
-	case plan.IntelMPI:
+	case cmdline.IntelMPI:
 		return "intelmpi"
 	}
 	return ""

@@ -21,6 +21,7 @@ import (
 
 	"fabrun/envgen"
 	"fabrun/launcher"
+	"fabrun/launcher/cmdline"
 	"fabrun/launcher/hosts"
 	"fabrun/launcher/plan"
 	"fabrun/launcher/remote"
@@ -63,25 +64,25 @@ func (a *app) planJob(ctx context.Context, o jobOptions, argv []string) (planned
 	if err != nil {
 		return planned{}, err
 	}
-	if outer := plan.ParseMarker(a.env).Dialect; a.from == "" && plan.ReadsCommandLine(outer) {
-		p := plan.Unchanged(plan.Identify(argv, probed.version, probed.resolved), argv, "a fabrun around this one has planned the job")
+	if outer := cmdline.ParseMarker(a.env).Dialect; a.from == "" && cmdline.ReadsCommandLine(outer) {
+		p := plan.Unchanged(cmdline.Identify(argv, probed.version, probed.resolved), argv, "a fabrun around this one has planned the job")
 		return planned{Plan: p}, nil
 	}
 	here, err := a.loadHost(ctx)
 	if err != nil {
 		return planned{}, err
 	}
-	l := plan.Identify(argv, probed.version, probed.resolved)
+	l := cmdline.Identify(argv, probed.version, probed.resolved)
 	if a.from != "" {
 		// A replay asks nothing of this machine: the snapshot's launchers count.
-		l = plan.IdentifyFrom(argv, here.Software)
-		if i := slices.IndexFunc(here.Launchers, func(l topology.Launcher) bool { return l.Name == argv[plan.LauncherAt(argv)] }); i >= 0 {
-			l = plan.Identify(argv, here.Launchers[i].Version, here.Launchers[i].Path)
+		l = cmdline.IdentifyFrom(argv, here.Software)
+		if i := slices.IndexFunc(here.Launchers, func(l topology.Launcher) bool { return l.Name == argv[cmdline.LauncherAt(argv)] }); i >= 0 {
+			l = cmdline.Identify(argv, here.Launchers[i].Version, here.Launchers[i].Path)
 			probed.resolved = here.Launchers[i].Path
 		}
 	}
 	where := []string{filepath.Dir(filepath.Join("/", probed.path)), filepath.Dir(filepath.Join("/", probed.resolved))}
-	job := jobLook{cmd: plan.Parse(l, argv), launcher: where, hosts: []topology.Host{here}, self: a.self(), root: here.UID != nil && *here.UID == 0}
+	job := jobLook{cmd: cmdline.Parse(l, argv), launcher: where, hosts: []topology.Host{here}, self: a.self(), root: here.UID != nil && *here.UID == 0}
 	if foamNote != "" {
 		job.notes = append(job.notes, foamNote)
 	}
@@ -93,7 +94,7 @@ func (a *app) planJob(ctx context.Context, o jobOptions, argv []string) (planned
 		// What the snapshot's host had set, and by which name fabrun goes there.
 		view.env, job.self = snapshotEnv(here), "fabrun"
 	}
-	view.env = plan.EnvAt(argv, view.env)
+	view.env = cmdline.EnvAt(argv, view.env)
 	job.shims = view.shimsFor(here)
 	if err := view.findJobHosts(ctx, &job, o, probed); err != nil {
 		return planned{}, err
@@ -130,7 +131,7 @@ func (a *app) planJob(ctx context.Context, o jobOptions, argv []string) (planned
 
 // jobLook is what was seen of a job before anything is decided.
 type jobLook struct {
-	cmd      plan.Command
+	cmd      cmdline.Command
 	launcher []string // directories that the launcher was found in
 	alloc    hosts.Allocation
 	given    bool // the hosts were named to fabrun
@@ -249,7 +250,7 @@ func (a *app) decide(job jobLook, o jobOptions) (plan.Plan, error) {
 	logs := plan.RunDir
 	// A container has a /dev/shm of its own, unless it is apptainer's.
 	inside := job.cmd.Launcher.OwnMPI || container != "" && container != "apptainer" && container != "singularity"
-	if inside || !job.local && (job.self == "" || job.cmd.Launcher.Dialect == plan.Plain) {
+	if inside || !job.local && (job.self == "" || job.cmd.Launcher.Dialect == cmdline.Plain) {
 		logs = ""
 	}
 	var res envgen.Result
@@ -531,10 +532,10 @@ func (a *app) flagsAgain(o jobOptions) []string {
 // asShim turns a call under a launcher's name, from a script of an outer fabrun,
 // into a run of the launcher of that name behind the shims in PATH.
 func (a *app) asShim() ([]string, bool) {
-	if len(a.args) == 0 || !slices.Contains(plan.ShimNames(), filepath.Base(a.args[0])) {
+	if len(a.args) == 0 || !slices.Contains(cmdline.ShimNames(), filepath.Base(a.args[0])) {
 		return nil, false
 	}
-	dir, flags, ok := plan.ParseShim(a.env)
+	dir, flags, ok := cmdline.ParseShim(a.env)
 	if !ok {
 		return nil, false
 	}
@@ -545,7 +546,7 @@ func (a *app) asShim() ([]string, bool) {
 			env[i] = "PATH=" + strings.Join(dirs, ":")
 		}
 	}
-	a.env = slices.DeleteFunc(env, func(kv string) bool { return strings.HasPrefix(kv, plan.ShimName+"=") })
+	a.env = slices.DeleteFunc(env, func(kv string) bool { return strings.HasPrefix(kv, cmdline.ShimName+"=") })
 	words := slices.Concat([]string{filepath.Base(a.args[0])}, a.args[1:])
 	if startsNothing(words) {
 		// Only on failure does this return; then run says what is wrong.
@@ -562,8 +563,8 @@ func startsNothing(words []string) bool {
 	if len(words) < 2 || len(words) == 2 && strings.HasPrefix(words[1], "-") {
 		return true
 	}
-	l := plan.Identify(words, "", "")
-	return l.Dialect == plan.Srun && plan.Parse(l, words).StartsDaemon()
+	l := cmdline.Identify(words, "", "")
+	return l.Dialect == cmdline.Srun && cmdline.Parse(l, words).StartsDaemon()
 }
 
 // becomeProgram replaces this process by a program of the environment's PATH.
@@ -579,7 +580,7 @@ func (a *app) becomeProgram(words []string) {
 // that is not installed gets no shim: a script may ask whether it is there.
 func (a *app) shimsFor(here topology.Host) []string {
 	path, _ := a.getenv("PATH")
-	return slices.DeleteFunc(plan.ShimNames(), func(name string) bool {
+	return slices.DeleteFunc(cmdline.ShimNames(), func(name string) bool {
 		if a.from != "" {
 			return !slices.ContainsFunc(here.Launchers, func(l topology.Launcher) bool { return l.Name == name })
 		}
@@ -589,18 +590,18 @@ func (a *app) shimsFor(here topology.Host) []string {
 }
 
 // programFacts is what can be seen of the program without starting it.
-func (a *app) programFacts(ctx context.Context, cmd plan.Command, p probed) plan.ProgramFacts {
+func (a *app) programFacts(ctx context.Context, cmd cmdline.Command, p probed) plan.ProgramFacts {
 	var f plan.ProgramFacts
-	if name := cmd.Executable(); name != "" && (cmd.Launcher.MPIKind != "" || cmd.Launcher.Dialect == plan.Srun) && a.from == "" {
+	if name := cmd.Executable(); name != "" && (cmd.Launcher.MPIKind != "" || cmd.Launcher.Dialect == cmdline.Srun) && a.from == "" {
 		path, _ := a.getenv("PATH")
 		if file, err := launcher.LookPath(name, path, "."); err == nil {
 			f.MPIKind, f.Source = linkedMPI(file)
 		}
-		if cmd.Launcher.Dialect == plan.Srun && f.MPIKind != "" && !cmd.SaysMPIType(a.env) {
+		if cmd.Launcher.Dialect == cmdline.Srun && f.MPIKind != "" && !cmd.SaysMPIType(a.env) {
 			f.SrunMPI = a.srunMPI(ctx)
 		}
 	}
-	if cmd.Launcher.Dialect == plan.Torchrun {
+	if cmd.Launcher.Dialect == cmdline.Torchrun {
 		switch {
 		case cmd.Launcher.Words > 1: // python -m torch.distributed.run
 			f.Python = p.path
@@ -721,7 +722,7 @@ const maxVersionText = 64 << 10
 // launchersHere asks every launcher in PATH for its version, as a plan would.
 func (a *app) launchersHere(ctx context.Context) []topology.Launcher {
 	var out []topology.Launcher
-	for _, name := range plan.Launchers() {
+	for _, name := range cmdline.Launchers() {
 		p, err := a.probeLauncher(ctx, []string{name})
 		if err == nil {
 			out = append(out, topology.Launcher{Name: name, Path: p.resolved, Version: p.version})
@@ -736,7 +737,7 @@ func (a *app) probeLauncher(ctx context.Context, argv []string) (probed, error) 
 	if a.from != "" {
 		return probed{}, nil
 	}
-	env, name := plan.EnvAt(argv, a.env), argv[plan.LauncherAt(argv)]
+	env, name := cmdline.EnvAt(argv, a.env), argv[cmdline.LauncherAt(argv)]
 	dir, err := os.Getwd()
 	if err != nil {
 		dir = "."
@@ -750,7 +751,7 @@ func (a *app) probeLauncher(ctx context.Context, argv []string) (probed, error) 
 	if real, err := filepath.EvalSymlinks(file); err == nil {
 		p.resolved = real
 	}
-	if !plan.AsksVersion(argv) {
+	if !cmdline.AsksVersion(argv) {
 		return p, nil
 	}
 	info, err := os.Stat(file)
@@ -841,7 +842,7 @@ func startError(name string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		code = launcher.StatusNotFound
-		if plan.AsksVersion([]string{name}) {
+		if cmdline.AsksVersion([]string{name}) {
 			hint = "install an MPI, or load its module (module avail, module load openmpi), so that " + name + " is in PATH"
 		}
 		err = fmt.Errorf("%s: not found in PATH", name)

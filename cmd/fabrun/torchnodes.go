@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"fabrun/launcher"
+	"fabrun/launcher/cmdline"
 	"fabrun/launcher/hosts"
 	"fabrun/launcher/plan"
 	"fabrun/launcher/remote"
@@ -28,7 +29,7 @@ import (
 
 // torchJob is a torchrun that fabrun starts on every node of the job.
 type torchJob struct {
-	cmd    plan.Command
+	cmd    cmdline.Command
 	base   plan.Plan // without what differs per node
 	nodes  []string
 	master string

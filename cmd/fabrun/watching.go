@@ -18,6 +18,7 @@ import (
 
 	"fabrun/envgen"
 	"fabrun/launcher"
+	"fabrun/launcher/cmdline"
 	"fabrun/launcher/plan"
 	"fabrun/launcher/remote"
 	"fabrun/launcher/report"
@@ -67,8 +68,8 @@ type watching struct {
 // watchJob prepares the eyes for a job that is about to start. It changes the
 // job's streams only where one of them has to be read.
 func (a *app) watchJob(p plan.Plan, job *preparedJob, o runOptions, endJob context.CancelFunc) (*watching, error) {
-	set := rankVariables(job.spec.Env, job.spec.Argv)
-	w := &watching{a: a, p: p, mark: job.spec.Mark, began: time.Now(), stop: endJob, endJob: endJob, wants: watch.AsksForTCP(job.spec.Argv, set), done: make(chan struct{}), looks: map[string][2]watch.Sample{}, said: map[string]bool{}, stall: newStalls(), knock: knock}
+	set := p.Command.RankEnv(job.spec.Env)
+	w := &watching{a: a, p: p, mark: job.spec.Mark, began: time.Now(), stop: endJob, endJob: endJob, wants: asksForTCP(p, set) != "", done: make(chan struct{}), looks: map[string][2]watch.Sample{}, said: map[string]bool{}, stall: newStalls(), knock: knock}
 	w.asking, w.unasked = context.WithCancel(context.Background())
 	if !o.strict {
 		w.endJob = nil
@@ -93,7 +94,7 @@ func (a *app) watchJob(p plan.Plan, job *preparedJob, o runOptions, endJob conte
 			w.record.Plan(text.Bytes())
 		}
 	}
-	follow, readOut, readErr := launcher.LogPlaces(set, job.dir, workDir(job.spec.Argv))
+	follow, readOut, readErr := launcher.LogPlaces(set, job.dir, workDir(p.Command))
 	follow.Keep = o.record != ""
 	w.dir = job.dir
 	follow.Census()
@@ -108,7 +109,7 @@ func (a *app) watchJob(p plan.Plan, job *preparedJob, o runOptions, endJob conte
 		OnQuiet: func(procs []watch.Standing) { w.quiet("", procs) },
 	}
 	w.ncclTells = strings.EqualFold(set["NCCL_DEBUG"], "INFO") || strings.EqualFold(set["NCCL_DEBUG"], "TRACE")
-	if p.Dialect != plan.Plain && (len(p.Hosts.Hosts) > 1 || o.record != "") {
+	if p.Dialect != cmdline.Plain && (len(p.Hosts.Hosts) > 1 || o.record != "") {
 		w.peers = hostAddresses(p)
 		// A login node or launcher pod is none of the job's hosts: what it has and
 		// moves says nothing.
@@ -166,51 +167,29 @@ func userWords(p plan.Plan) []string {
 	return out
 }
 
-// rankVariables are the variables that the job's ranks see, as far as the
-// command line and the environment tell.
-func rankVariables(env, argv []string) map[string]string {
-	set := map[string]string{}
-	for _, kv := range env {
-		if name, v, ok := strings.Cut(kv, "="); ok {
-			set[name] = v
-		}
-	}
-	for i, w := range argv {
-		switch {
-		case w == "-x" && i+1 < len(argv):
-			if name, v, ok := strings.Cut(argv[i+1], "="); ok {
-				set[name] = v
-			}
-		case (w == "-genv" || w == "-env") && i+2 < len(argv):
-			set[argv[i+1]] = argv[i+2]
-		}
-	}
-	return set
-}
-
 // workDir is the directory in which the ranks start, as far as the command line
 // tells; "" where this machine does not know its own.
-func workDir(argv []string) string {
+func workDir(c cmdline.Command) string {
 	dir, err := os.Getwd()
 	if err != nil {
 		return ""
 	}
-	for i, w := range argv {
-		name, value, joined := strings.Cut(w, "=")
-		switch name {
-		case "-wdir", "--wdir", "-wd", "--wd", "--chdir", "-D":
-			if !joined && i+1 < len(argv) {
-				value = argv[i+1]
-			}
-			if filepath.IsAbs(value) {
-				return value
-			}
-			if value != "" {
-				return filepath.Join(dir, value)
-			}
-		}
+	if said := c.WorkDir(); filepath.IsAbs(said) {
+		return said
+	} else if said != "" {
+		return filepath.Join(dir, said)
 	}
 	return dir
+}
+
+// asksForTCP is the setting by which the job's user or its site chose TCP; "" none.
+func asksForTCP(p plan.Plan, ranks map[string]string) string {
+	set := map[string]string{}
+	for _, v := range p.Kept {
+		set[v.Name] = v.Value
+	}
+	maps.Copy(set, ranks)
+	return watch.AsksForTCP(set)
 }
 
 // hostAddresses are the addresses by which the job's hosts know each other: what
@@ -701,7 +680,7 @@ func (w *watching) judge() {
 		peers[a] = true
 	}
 	job := watch.CounterJob{Hosts: w.hostNames(), CouldRDMA: could, WantsTCP: w.wants}
-	job.GlooOnly = !could && w.p.Dialect == plan.Torchrun && w.ncclTells
+	job.GlooOnly = !could && w.p.Dialect == cmdline.Torchrun && w.ncclTells
 	job.Unseen = w.unseen(seen)
 	var hosts []watch.HostTraffic
 	without := 0
@@ -766,7 +745,7 @@ func (w *watching) hostNames() []string {
 // couldRDMA reports whether the job's library knows RDMA: MPI does; torch's
 // Gloo does not, and only a log of NCCL tells them apart.
 func (w *watching) couldRDMA() bool {
-	if w.p.Dialect != plan.Torchrun && w.p.Dialect != plan.Plain {
+	if w.p.Dialect != cmdline.Torchrun && w.p.Dialect != cmdline.Plain {
 		return true
 	}
 	w.mu.Lock()
@@ -807,7 +786,7 @@ func (w *watching) finish(st launcher.Status, failed bool) error {
 	if !failed {
 		w.a.sayEnd(w.p, st)
 		// A fabrun around this one says the verdict of the whole job.
-		outer := w.a.follower || plan.ReadsCommandLine(plan.ParseMarker(w.a.env).Dialect) && v.Library == ""
+		outer := w.a.follower || cmdline.ReadsCommandLine(cmdline.ParseMarker(w.a.env).Dialect) && v.Library == ""
 		if !outer && !w.a.quiet || strings.HasPrefix(s, "FALLBACK") {
 			fmt.Fprintf(w.a.stderr, "fabrun: %s\n", s)
 		}

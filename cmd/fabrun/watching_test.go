@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"fabrun/launcher"
+	"fabrun/launcher/cmdline"
 	"fabrun/launcher/hosts"
 	"fabrun/launcher/plan"
 	"fabrun/launcher/remote"
@@ -53,7 +54,7 @@ func (s *sameProcess) Close() error { return nil }
 func TestEyesOfOtherNodes(t *testing.T) {
 	var errs bytes.Buffer
 	a := &app{args: []string{"fabrun"}, stdout: &bytes.Buffer{}, stderr: &errs, stdin: strings.NewReader("")}
-	p := plan.Plan{Dialect: plan.OpenMPI5}
+	p := plan.Plan{Dialect: cmdline.OpenMPI5}
 	job := preparedJob{dir: t.TempDir(), spec: launcher.Spec{Argv: []string{"mpirun"}}}
 	w, err := a.watchJob(p, &job, runOptions{}, func() {})
 	if err != nil {
@@ -94,7 +95,7 @@ func TestEyesOfOtherNodes(t *testing.T) {
 func TestOneNodeCannotBeLookedAt(t *testing.T) {
 	var errs bytes.Buffer
 	a := &app{args: []string{"fabrun"}, stdout: &bytes.Buffer{}, stderr: &errs, stdin: strings.NewReader("")}
-	two := plan.Plan{Dialect: plan.OpenMPI5, RDMA: true}
+	two := plan.Plan{Dialect: cmdline.OpenMPI5, RDMA: true}
 	two.Hosts.Hosts = []hosts.Host{{Name: "n1"}, {Name: "n2"}}
 	look := func(second int, tcp uint64, queues, packets int) watch.Sample {
 		return watch.Sample{
@@ -166,7 +167,7 @@ func TestStreamsDoNotWaitForStderr(t *testing.T) {
 	defer r.Close()
 	a := &app{args: []string{"fabrun"}, stdout: out, stderr: errs, stdin: strings.NewReader("")}
 	job := preparedJob{dir: t.TempDir(), spec: launcher.Spec{Argv: []string{"./a.out"}, Env: []string{"NCCL_DEBUG=INFO"}}}
-	w, err := a.watchJob(plan.Plan{Dialect: plan.Plain}, &job, runOptions{}, func() {})
+	w, err := a.watchJob(plan.Plan{Dialect: cmdline.Plain}, &job, runOptions{}, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,10 +212,9 @@ func TestUserLogsOnOtherNodes(t *testing.T) {
 	if err := os.WriteFile(old, []byte("n2:1:1 [0] NCCL INFO NET/IB : No IP interface found.\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	job := preparedJob{spec: launcher.Spec{
-		Argv: []string{"mpirun", "-x", "NCCL_DEBUG_FILE=" + filepath.Join(dir, "nccl.%h.%p.log")}, Env: []string{"NCCL_DEBUG=INFO"},
-	}}
-	p := plan.Plan{Dialect: plan.OpenMPI5}
+	argv := []string{"mpirun", "-x", "NCCL_DEBUG_FILE=" + filepath.Join(dir, "nccl.%h.%p.log"), "./a.out"}
+	job := preparedJob{spec: launcher.Spec{Argv: argv, Env: []string{"NCCL_DEBUG=INFO"}}}
+	p := plan.Plan{Dialect: cmdline.OpenMPI5, Command: cmdline.Parse(cmdline.Launcher{Dialect: cmdline.OpenMPI5, Words: 1}, argv)}
 	w, err := a.watchJob(p, &job, runOptions{}, func() {})
 	if err != nil {
 		t.Fatal(err)
@@ -244,11 +244,12 @@ func TestWorkDir(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for argv, want := range map[string]string{
-		"mpirun ./a.out": here, "mpirun -wdir /scratch/job ./a.out": "/scratch/job", "srun --chdir=/scratch ./a.out": "/scratch",
+	for line, want := range map[string]string{
+		"mpirun ./a.out": here, "mpirun ./a.out -wdir /scratch": here, "srun ./a.out -D /scratch": here, "mpirun -wdir /scratch/job ./a.out": "/scratch/job", "srun --chdir=/scratch ./a.out": "/scratch",
 		"mpirun --wdir sub ./a.out": filepath.Join(here, "sub"), "mpirun -wdir": here,
 	} {
-		if got := workDir(strings.Fields(argv)); got != want {
+		argv := strings.Fields(line)
+		if got := workDir(cmdline.Parse(cmdline.Identify(argv, "Open MPI 4.1.4", ""), argv)); got != want {
 			t.Errorf("%s: %s, want %s", argv, got, want)
 		}
 	}
@@ -259,7 +260,7 @@ func TestWorkDir(t *testing.T) {
 func TestStallOfTheJob(t *testing.T) {
 	var errs bytes.Buffer
 	a := &app{args: []string{"fabrun"}, stdout: &bytes.Buffer{}, stderr: &errs, stdin: strings.NewReader("")}
-	p := plan.Plan{Dialect: plan.OpenMPI5}
+	p := plan.Plan{Dialect: cmdline.OpenMPI5}
 	p.Hosts.Hosts = []hosts.Host{{Name: "n2"}, {Name: "n3"}, {Name: "n4"}}
 	standing := func(host string, rank int) []watch.Standing {
 		w := watch.New(watch.Options{})
@@ -296,7 +297,7 @@ func TestStallOfTheJob(t *testing.T) {
 func TestRecordKeepsLogs(t *testing.T) {
 	var errs bytes.Buffer
 	a := &app{args: []string{"fabrun"}, stdout: &bytes.Buffer{}, stderr: &errs, stdin: strings.NewReader("")}
-	p := plan.Plan{Dialect: plan.OpenMPI5}
+	p := plan.Plan{Dialect: cmdline.OpenMPI5}
 	dir := t.TempDir()
 	rec := filepath.Join(dir, "job.rec")
 	job := preparedJob{dir: filepath.Join(dir, "run"), spec: launcher.Spec{Argv: []string{"mpirun"}}}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"fabrun/envgen"
+	"fabrun/launcher/cmdline"
 	"fabrun/launcher/hosts"
 	"fabrun/profiles"
 	"fabrun/topology/finding"
@@ -25,7 +26,7 @@ type SSH struct {
 
 // Request is everything Build looks at.
 type Request struct {
-	Command Command
+	Command cmdline.Command
 	Env     []string // the environment fabrun was started with
 	Result  envgen.Result
 	Look    Look
@@ -42,7 +43,7 @@ type Request struct {
 	Table    *RankTable       // places and per-rank variables; nil: nothing differs per rank
 	Program  ProgramFacts     // what was seen of the program
 	Flags    []string         // what fabrun was told, for shims in a script's PATH
-	Shims    []string         // of ShimNames, those that are installed here
+	Shims    []string         // of cmdline.ShimNames, those that are installed here
 	Place    hosts.Allocation // Hosts with the slots of this job; zero value: Hosts
 	NP       *int             // ranks to ask for, where the command line does not say; nil the launcher counts
 	Ordered  bool             // Hosts are in another order than their resource manager has them
@@ -72,12 +73,12 @@ type builder struct {
 // Build decides what is started. It is pure: the same request gives the same
 // plan, and plan prints what run does.
 func Build(r Request) Plan {
-	r.Env = EnvAt(r.Command.Argv, r.Env)
-	b := &builder{Request: r, options: map[int][]Arg{}, front: map[int][]Arg{}, given: r.Command.commandLineSettings()}
+	r.Env = cmdline.EnvAt(r.Command.Argv, r.Env)
+	b := &builder{Request: r, options: map[int][]Arg{}, front: map[int][]Arg{}, given: r.Command.Given()}
 	l := r.Command.Launcher
 	b.plan = Plan{
 		Dialect: l.Dialect, Version: l.Version, Launcher: strings.TrimSpace(l.Family + " " + l.Version),
-		Hosts: r.Hosts, Program: r.Command.Program(), Look: r.Look, RDMA: r.Result.RDMA, Contract: r.Result.Contract,
+		Command: r.Command, Hosts: r.Hosts, Program: r.Command.Program(), Look: r.Look, RDMA: r.Result.RDMA, Contract: r.Result.Contract,
 		Findings: slices.Clone(r.Result.Findings),
 	}
 	if r.Look.Blind() {
@@ -103,8 +104,8 @@ func Build(r Request) Plan {
 }
 
 // Unchanged is the plan that starts the user's words as they are, for a reason.
-func Unchanged(l Launcher, argv []string, why string) Plan {
-	p := Plan{Dialect: l.Dialect, Version: l.Version, Launcher: strings.TrimSpace(l.Family + " " + l.Version), RDMA: true, Contract: why}
+func Unchanged(l cmdline.Launcher, argv []string, why string) Plan {
+	p := Plan{Dialect: l.Dialect, Version: l.Version, Launcher: strings.TrimSpace(l.Family + " " + l.Version), RDMA: true, Contract: why, Command: cmdline.Parse(l, argv)}
 	for _, w := range argv {
 		p.Argv = append(p.Argv, Arg{Text: w, Origin: envgen.FromUser})
 	}
@@ -138,16 +139,11 @@ func (b *builder) set(v envgen.Var) bool {
 	if slices.ContainsFunc(b.given, func(s envgen.Setting) bool { return s.Name == v.Name }) {
 		return false
 	}
-	if _, ok := lookup(b.Env, v.Name); ok && !ParseMarker(b.Env).owns(v.Name, mustLookup(b.Env, v.Name)) {
+	if _, ok := cmdline.Lookup(b.Env, v.Name); ok && !cmdline.ParseMarker(b.Env).Owns(v.Name, cmdline.Value(b.Env, v.Name)) {
 		return false
 	}
 	b.plan.Env = append(b.plan.Env, v)
 	return true
-}
-
-func mustLookup(env []string, name string) string {
-	v, _ := lookup(env, name)
-	return v
 }
 
 // own reports whether fabrun brings this variable in, as opposed to somebody
@@ -181,7 +177,7 @@ func (b *builder) variables() {
 		}
 		return
 	}
-	if b.Command.Launcher.Dialect == Plain {
+	if b.Command.Launcher.Dialect == cmdline.Plain {
 		// One process, here; a launcher that it starts is planned for by itself.
 		return
 	}
@@ -202,7 +198,7 @@ func (b *builder) variables() {
 // launcher: another MPI than Open MPI reads no MCA parameters.
 func (b *builder) serves(v envgen.Var) bool {
 	l := b.Command.Launcher
-	return !strings.HasPrefix(v.Name, "OMPI_MCA_") || l.MPIKind == "openmpi" || l.MPIKind == "" && l.Dialect != Torchrun && !l.OwnMPI
+	return !strings.HasPrefix(v.Name, "OMPI_MCA_") || l.MPIKind == "openmpi" || l.MPIKind == "" && l.Dialect != cmdline.Torchrun && !l.OwnMPI
 }
 
 // ranks is how many ranks the job has: the user's number, else the case's.
@@ -214,42 +210,41 @@ func (b *builder) workload() {
 	c := b.Command
 	if b.NP != nil && c.TakesNP() {
 		option := "-np"
-		if c.Launcher.Dialect == MPICH || c.Launcher.Dialect == IntelMPI {
+		if c.Launcher.Dialect == cmdline.MPICH || c.Launcher.Dialect == cmdline.IntelMPI {
 			option = "-n"
 		}
 		b.option(c.Launcher.Words, "the parts that the case is decomposed in", option, fmt.Sprint(*b.NP))
 	}
-	g := grammarOf(c.Launcher.Dialect)
-	if b.Workload == nil || c.Launcher.MPIKind == "" || g == nil || len(c.contexts) == 0 || c.Opaque != "" {
+	if b.Workload == nil || c.Launcher.MPIKind == "" || !cmdline.ReadsCommandLine(c.Launcher.Dialect) || len(c.Apps) == 0 || c.Opaque != "" {
 		return
 	}
 	why := "workload " + b.Workload.Name
 	if b.Workload.Binding == "core" && c.UserMaps(b.Env) == "" {
 		switch c.Launcher.Dialect {
-		case OpenMPI4, OpenMPI5:
+		case cmdline.OpenMPI4, cmdline.OpenMPI5:
 			b.option(c.Launcher.Words, why+": a core for each rank", "--bind-to", "core")
-		case MPICH:
+		case cmdline.MPICH:
 			b.option(c.Launcher.Words, why+": a core for each rank", "-bind-to", "core")
 		}
 	}
 	words := append(slices.Clone(b.Workload.MPIOptions), "PROGRAM")
-	read := g.split(g, words, 0)
-	if read.doubt != "" || read.program != len(words)-1 {
+	read, _ := cmdline.Options(c.Launcher.Dialect, words)
+	if read.Doubt != "" || read.Program != len(words)-1 {
 		b.find(finding.Finding{
 			ID: "workload.mpi-options", Severity: finding.Warning, Subject: strings.Join(b.Workload.MPIOptions, " "),
-			Seen: cmp.Or(read.doubt, "words that are no options"), Wanted: "options of " + c.Launcher.Family, Why: "they are not given to the launcher",
+			Seen: cmp.Or(read.Doubt, "words that are no options"), Wanted: "options of " + c.Launcher.Family, Why: "they are not given to the launcher",
 			Hint: "mpi_options in the workload profile " + b.Workload.Name,
 		})
 		return
 	}
-	for _, o := range read.options {
-		if o.name == "mca" && len(o.values) == 2 && b.userMCA(o.values[0]) {
+	for _, o := range read.Options {
+		if o.Name == "mca" && len(o.Values) == 2 && b.userMCA(o.Values[0]) {
 			continue
 		}
-		if first := c.contexts[0].last(o.name); first != nil && (o.name != "mca" && o.name != "x" && o.name != "genv") {
+		if first := c.Apps[0].Last(o.Name); first != nil && (o.Name != "mca" && o.Name != "x" && o.Name != "genv") {
 			continue
 		}
-		b.option(c.Launcher.Words, why, words[o.at:o.at+o.words]...)
+		b.option(c.Launcher.Words, why, words[o.At:o.At+o.Words]...)
 	}
 }
 
@@ -268,10 +263,10 @@ func (b *builder) hostfile() {
 			})
 		}
 		return
-	case !b.HostsGiven, b.Command.Opaque != "" && l.Dialect == Srun:
+	case !b.HostsGiven, b.Command.Opaque != "" && l.Dialect == cmdline.Srun:
 		return
 	}
-	if l.Dialect == Srun && len(b.Command.contexts) > 1 {
+	if l.Dialect == cmdline.Srun && len(b.Command.Apps) > 1 {
 		b.find(finding.Finding{
 			ID: "srun.components", Severity: finding.Warning, Subject: "--hosts", Seen: "several components, and one list of hosts", Wanted: "hosts for each component",
 			Why: "each component has nodes of its own", Hint: "srun -w LIST … : -w LIST …, instead of --hosts",
@@ -294,15 +289,15 @@ func (b *builder) tellHosts(why string) {
 	}
 	option, syntax := "--hostfile", hosts.OpenMPI
 	switch l.Dialect {
-	case OpenMPI4, OpenMPI5:
-	case MPICH:
+	case cmdline.OpenMPI4, cmdline.OpenMPI5:
+	case cmdline.MPICH:
 		option, syntax = "-f", hosts.MPICH
-	case IntelMPI:
+	case cmdline.IntelMPI:
 		// With -hostfile a host counts once; -machinefile carries host:n.
 		option, syntax = "-machinefile", hosts.Intel
-	case Horovodrun:
+	case cmdline.Horovodrun:
 		syntax = hosts.Horovod
-	case Srun:
+	case cmdline.Srun:
 		b.option(l.Words, why, "--nodelist="+hosts.Compress(place.Names()))
 		return
 	default:
@@ -321,7 +316,7 @@ func (b *builder) tellHosts(why string) {
 	if b.Command.Opaque != "" {
 		// Beside it no option counts; the variable does (seen with Open MPI 4.1.4 and MPICH 4.0.2).
 		b.set(envgen.Var{
-			Name: hostTwins[l.Dialect][0], Value: RunDir + "/hostfile", Scope: envgen.JobScope, Origin: envgen.FromPlan, Rule: "launcher.hostfile",
+			Name: l.HostVariable(), Value: RunDir + "/hostfile", Scope: envgen.JobScope, Origin: envgen.FromPlan, Rule: "launcher.hostfile",
 			Why: why + "; no option can stand beside " + b.Command.Opaque,
 		})
 		return
@@ -351,19 +346,19 @@ func (b *builder) ssh() {
 		Why: "the launcher reaches the hosts the way fabrun did",
 	}
 	switch b.Command.Launcher.Dialect {
-	case OpenMPI4:
+	case cmdline.OpenMPI4:
 		if b.userMCA("plm_rsh_agent", "plm_rsh_args") {
 			return
 		}
 		v.Name, v.Value = "OMPI_MCA_plm_rsh_agent", strings.Join(append([]string{"ssh"}, args...), " ")
-	case OpenMPI5:
+	case cmdline.OpenMPI5:
 		if b.userMCA("plm_ssh_agent", "plm_rsh_agent", "plm_ssh_args", "plm_rsh_args") {
 			return
 		}
 		v.Name, v.Value = "PRTE_MCA_plm_ssh_agent", strings.Join(append([]string{"ssh"}, args...), " ")
-	case MPICH:
+	case cmdline.MPICH:
 		v.Name, v.Value = "HYDRA_LAUNCHER_EXTRA_ARGS", strings.Join(args, " ")
-	case IntelMPI:
+	case cmdline.IntelMPI:
 		v.Name, v.Value = "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS", strings.Join(args, " ")
 	default:
 		return
@@ -394,16 +389,16 @@ func (s SSH) words() []string {
 // userMCA reports whether the user has set one of these MCA parameters, on the
 // command line or in the environment.
 func (b *builder) userMCA(params ...string) bool {
-	for _, ctx := range b.Command.contexts {
-		for _, o := range ctx.options {
-			if strings.HasSuffix(o.name, "mca") && len(o.values) > 0 && slices.Contains(params, o.values[0]) {
+	for _, ctx := range b.Command.Apps {
+		for _, o := range ctx.Options {
+			if strings.HasSuffix(o.Name, "mca") && len(o.Values) > 0 && slices.Contains(params, o.Values[0]) {
 				return true
 			}
 		}
 	}
 	for _, p := range params {
 		for _, prefix := range []string{"OMPI_MCA_", "PRTE_MCA_"} {
-			if _, ok := lookup(b.Env, prefix+p); ok {
+			if _, ok := cmdline.Lookup(b.Env, prefix+p); ok {
 				return true
 			}
 		}
@@ -417,32 +412,31 @@ func (b *builder) container() {
 	if len(b.plan.Env) == 0 && len(b.plan.PerHost) == 0 {
 		return
 	}
-	for _, ctx := range b.Command.contexts {
-		if ctx.program >= ctx.to {
+	for _, ctx := range b.Command.Apps {
+		if ctx.Program >= ctx.To {
 			continue
 		}
-		words := b.Command.Argv[ctx.program:ctx.to]
-		w := walk(words)
-		switch w.container {
+		w := b.Command.Wrapped(ctx)
+		switch w.Container {
 		case "apptainer":
 			b.twins = []string{"APPTAINERENV_"}
 		case "singularity":
 			b.twins = []string{"SINGULARITYENV_"}
 		case "docker", "podman", "nerdctl", "enroot":
 			flag := "-e"
-			if w.container == "enroot" {
+			if w.Container == "enroot" {
 				flag = "--env"
 			}
 			// The user's own go in too: without them the kept values would be lost
 			// inside. What the user gave the runtime stands behind and wins there.
-			for _, name := range slices.Concat(b.ownNames(), b.usersLibraryVars(w.inside), []string{MarkerName}) {
-				b.option(ctx.program+w.insert, w.container+" passes only the variables it is told", flag, name)
+			for _, name := range slices.Concat(b.ownNames(), b.usersLibraryVars(w.Inside), []string{cmdline.MarkerName}) {
+				b.option(ctx.Program+w.Insert, w.Container+" passes only the variables it is told", flag, name)
 			}
 		}
 	}
 	switch b.Command.Container() {
 	case "pyxis":
-		if b.Command.contexts[0].last("container-env") == nil {
+		if b.Command.Apps[0].Last("container-env") == nil {
 			b.note("pyxis lets the image's own variables win over the job's; --container-env=NAME makes the job's win")
 		}
 	case "shifter", "sarus", "oci":
@@ -462,7 +456,7 @@ func (b *builder) usersLibraryVars(inside []string) []string {
 	var out []string
 	for _, kv := range b.Env {
 		name, _, ok := strings.Cut(kv, "=")
-		if !ok || !isLibraryVar(name) || launcherOnly(name) || slices.Contains(out, name) || slices.Contains(b.ownNames(), name) ||
+		if !ok || !cmdline.IsLibraryVar(name) || launcherOnly(name) || slices.Contains(out, name) || slices.Contains(b.ownNames(), name) ||
 			slices.ContainsFunc(inside, func(set string) bool { return strings.HasPrefix(set, name+"=") }) {
 			continue
 		}
@@ -494,7 +488,7 @@ func (b *builder) ownNames() []string {
 // launcherOnly are variables that the launcher itself reads and no rank needs.
 func launcherOnly(name string) bool {
 	return strings.HasPrefix(name, "OMPI_MCA_plm_") || strings.HasPrefix(name, "OMPI_MCA_orte_") || strings.HasPrefix(name, "PRTE_MCA_") || strings.HasPrefix(name, "HYDRA_") ||
-		strings.HasPrefix(name, "I_MPI_HYDRA_") || name == MarkerName
+		strings.HasPrefix(name, "I_MPI_HYDRA_") || name == cmdline.MarkerName
 }
 
 // rankWrapper puts fabrun rank in front of every program where values differ
@@ -514,7 +508,7 @@ func (b *builder) rankWrapper() {
 		}
 	}
 	t.Twins = b.twins
-	if b.Command.Launcher.Dialect == Plain {
+	if b.Command.Launcher.Dialect == cmdline.Plain {
 		return
 	}
 	if !b.Result.RDMA && !t.Bind {
@@ -537,13 +531,13 @@ func (b *builder) rankWrapper() {
 	case len(b.Command.Doubts()) > 0:
 		b.cannotRank(b.Command.Doubts()[0] + ", so where the program begins is not certain")
 		return
-	case dialect == Horovodrun && b.Command.contexts[0].last("host-discovery-script") != nil:
+	case dialect == cmdline.Horovodrun && b.Command.Apps[0].Last("host-discovery-script") != nil:
 		b.cannotRank("the hosts of an elastic job come and go")
 		return
-	case dialect == Unknown:
+	case dialect == cmdline.Unknown:
 		b.cannotRank("the place of the program in this command line is not known to fabrun")
 		return
-	case dialect == Srun && b.Command.Container() != "":
+	case dialect == cmdline.Srun && b.Command.Container() != "":
 		b.cannotRank("fabrun is not inside the container image")
 		return
 	}
@@ -557,17 +551,17 @@ func (b *builder) rankWrapper() {
 	if b.byArgv {
 		words = []string{b.Self, "rank", "--table", text, "--"}
 	}
-	for _, ctx := range b.Command.contexts {
-		if ctx.program >= ctx.to {
+	for _, ctx := range b.Command.Apps {
+		if ctx.Program >= ctx.To {
 			continue
 		}
-		if dialect == Torchrun {
+		if dialect == cmdline.Torchrun {
 			if !b.torchProgram(ctx, why, words) {
 				return
 			}
 			continue
 		}
-		b.wrap(ctx.program, why, words...)
+		b.wrap(ctx.Program, why, words...)
 	}
 	b.rank, b.plan.Table = true, &t
 	if !b.byArgv {
@@ -577,13 +571,13 @@ func (b *builder) rankWrapper() {
 
 // torchProgram makes torchrun start fabrun rank: --no-python, and the
 // interpreter that torchrun itself would have started.
-func (b *builder) torchProgram(ctx context, why string, words []string) bool {
-	noPython, module := ctx.last("no-python") != nil, ctx.last("module") != nil
+func (b *builder) torchProgram(ctx cmdline.App, why string, words []string) bool {
+	noPython, module := ctx.Last("no-python") != nil, ctx.Last("module") != nil
 	switch {
-	case ctx.last("run-path") != nil:
+	case ctx.Last("run-path") != nil:
 		b.cannotRank("torchrun --run-path starts the script inside its own process")
 		return false
-	case !noPython && ctx.last("use-env") == nil && slices.Contains(b.Command.Argv[:b.Command.Launcher.Words], "torch.distributed.launch"):
+	case !noPython && ctx.Last("use-env") == nil && slices.Contains(b.Command.Argv[:b.Command.Launcher.Words], "torch.distributed.launch"):
 		// It refuses --no_python without --use_env, which changes the script's arguments.
 		b.cannotRank("torch.distributed.launch without --use_env starts Python scripts only: torchrun does the same")
 		return false
@@ -599,7 +593,7 @@ func (b *builder) torchProgram(ctx context, why string, words []string) bool {
 		b.option(b.Command.Launcher.Words, why, "--no_python") // PyTorch before 2.0 has no dashed spelling
 		words = append(slices.Clone(words), b.Program.Python, "-u")
 	}
-	b.wrap(ctx.program, why, words...)
+	b.wrap(ctx.Program, why, words...)
 	return true
 }
 
@@ -651,21 +645,21 @@ func (b *builder) cannotRank(why string) {
 // checkForwarding finds out whether the launcher hands the environment on.
 func (b *builder) checkForwarding() {
 	l := b.Command.Launcher
-	for _, ctx := range b.Command.contexts {
+	for _, ctx := range b.Command.Apps {
 		switch l.Dialect {
-		case Srun:
-			o := ctx.last("export")
-			value, where := mustLookup(b.Env, "SLURM_EXPORT_ENV"), "SLURM_EXPORT_ENV"
-			if o != nil && len(o.values) == 1 {
-				value, where = o.values[0], "--export"
+		case cmdline.Srun:
+			o := ctx.Last("export")
+			value, where := cmdline.Value(b.Env, "SLURM_EXPORT_ENV"), "SLURM_EXPORT_ENV"
+			if o != nil && len(o.Values) == 1 {
+				value, where = o.Values[0], "--export"
 			}
 			if value == "" {
 				continue
 			}
-			items := splitExport(value)
+			items := cmdline.SplitExport(value)
 			for _, item := range items {
 				if item != "ALL" && item != "NONE" && item != "NIL" && item != "" && !strings.Contains(item, "=") && strings.Contains(value, "=") {
-					if _, ok := lookup(b.Env, item); !ok {
+					if _, ok := cmdline.Lookup(b.Env, item); !ok {
 						b.find(finding.Finding{
 							ID: "srun.export-comma", Severity: finding.Warning, Subject: where,
 							Seen: where + "=" + value + ": " + item + " is no variable of this environment", Wanted: "a value with commas in single quotes inside the list",
@@ -699,9 +693,9 @@ func (b *builder) forwarding() {
 		return
 	}
 	switch l.Dialect {
-	case OpenMPI4, OpenMPI5:
+	case cmdline.OpenMPI4, cmdline.OpenMPI5:
 		b.forwardOpenMPI()
-	case MPICH, IntelMPI:
+	case cmdline.MPICH, cmdline.IntelMPI:
 		b.forwardHydra()
 	}
 }
@@ -724,7 +718,7 @@ func (b *builder) wanted() []string {
 		if !ok || name == "" {
 			continue
 		}
-		if isLibraryVar(name) || slices.Contains(forwardNames, name) || b.Workload != nil && slices.ContainsFunc(b.Workload.Forward, func(p string) bool {
+		if cmdline.IsLibraryVar(name) || slices.Contains(forwardNames, name) || b.Workload != nil && slices.ContainsFunc(b.Workload.Forward, func(p string) bool {
 			ok, err := path.Match(p, name)
 			return err == nil && ok
 		}) {
@@ -750,7 +744,7 @@ func (b *builder) forwardOpenMPI() {
 		})
 		return
 	}
-	if list, ok := lookup(b.Env, "OMPI_MCA_mca_base_env_list"); ok && list != "" {
+	if list, ok := cmdline.Lookup(b.Env, "OMPI_MCA_mca_base_env_list"); ok && list != "" {
 		b.find(finding.Finding{
 			ID: "openmpi.env-list", Severity: finding.Warning, Subject: "OMPI_MCA_mca_base_env_list",
 			Seen: "mca_base_env_list is set", Wanted: "-x on the command line",
@@ -758,11 +752,11 @@ func (b *builder) forwardOpenMPI() {
 		})
 		return
 	}
-	for _, ctx := range b.Command.contexts {
+	for _, ctx := range b.Command.Apps {
 		given := map[string]bool{}
 		patterns := []string{}
-		for _, o := range ctx.all("x") {
-			for _, v := range o.values {
+		for _, o := range ctx.All("x") {
+			for _, v := range o.Values {
 				name, _, set := strings.Cut(v, "=")
 				given[name] = true
 				if strings.HasSuffix(name, "*") {
@@ -775,10 +769,10 @@ func (b *builder) forwardOpenMPI() {
 			if given[name] || strings.HasPrefix(name, "OMPI_") || strings.HasPrefix(name, "PMIX_") {
 				continue
 			}
-			if b.Command.Launcher.Dialect == OpenMPI5 && slices.ContainsFunc(patterns, func(p string) bool { return strings.HasPrefix(name, p) }) {
+			if b.Command.Launcher.Dialect == cmdline.OpenMPI5 && slices.ContainsFunc(patterns, func(p string) bool { return strings.HasPrefix(name, p) }) {
 				continue
 			}
-			b.option(max(ctx.from, b.Command.Launcher.Words), "ranks on other hosts get only what is forwarded", "-x", name)
+			b.option(max(ctx.From, b.Command.Launcher.Words), "ranks on other hosts get only what is forwarded", "-x", name)
 		}
 	}
 }
@@ -786,9 +780,9 @@ func (b *builder) forwardOpenMPI() {
 // checkX judges a user's -x NAME as mpirun will.
 func (b *builder) checkX(name string, set bool) {
 	star := strings.HasSuffix(name, "*")
-	_, there := lookup(b.Env, name)
+	_, there := cmdline.Lookup(b.Env, name)
 	switch {
-	case star && b.Command.Launcher.Dialect == OpenMPI4:
+	case star && b.Command.Launcher.Dialect == cmdline.OpenMPI4:
 		b.find(finding.Finding{
 			ID: "openmpi.x-star", Severity: finding.Warning, Subject: "-x " + name,
 			Seen: "-x " + name + " under Open MPI 4", Wanted: "full names",
@@ -796,7 +790,7 @@ func (b *builder) checkX(name string, set bool) {
 		})
 	case !set && !star && !there && !slices.ContainsFunc(b.plan.Env, func(v envgen.Var) bool { return v.Name == name }):
 		sev, why := finding.Warning, "mpirun only warns and forwards nothing"
-		if b.Command.Launcher.Dialect == OpenMPI5 {
+		if b.Command.Launcher.Dialect == cmdline.OpenMPI5 {
 			sev, why = finding.Error, "Open MPI 5 refuses to start"
 		}
 		b.find(finding.Finding{
@@ -809,21 +803,21 @@ func (b *builder) checkX(name string, set bool) {
 // forwardHydra adds -genv only where the user has switched off that the whole
 // environment is sent.
 func (b *builder) forwardHydra() {
-	if len(b.Command.contexts) == 0 || b.Command.Opaque != "" {
+	if len(b.Command.Apps) == 0 || b.Command.Opaque != "" {
 		return
 	}
-	ctx := b.Command.contexts[0]
-	off := ctx.last("genvnone", "genvlist", "envnone", "envlist", "genvexcl") != nil
-	if v := mustLookup(b.Env, "HYDRA_ENV"); v != "" && v != "all" {
+	ctx := b.Command.Apps[0]
+	off := ctx.Last("genvnone", "genvlist", "envnone", "envlist", "genvexcl") != nil
+	if v := cmdline.Value(b.Env, "HYDRA_ENV"); v != "" && v != "all" {
 		off = true
 	}
 	if !off {
 		return
 	}
 	given := map[string]bool{}
-	for _, o := range ctx.all("genv", "env") {
-		if len(o.values) > 0 {
-			given[o.values[0]] = true
+	for _, o := range ctx.All("genv", "env") {
+		if len(o.Values) > 0 {
+			given[o.Values[0]] = true
 		}
 	}
 	for _, v := range b.plan.Env {
@@ -836,14 +830,14 @@ func (b *builder) forwardHydra() {
 // shims make a script's own mpirun go through fabrun: a private directory first
 // in PATH. A script is what is left when the program is no launcher.
 func (b *builder) shims() {
-	if b.Command.Launcher.Dialect != Plain || b.Self == "" || len(b.Shims) == 0 || b.Command.Container() != "" || !b.Result.RDMA && !b.HostsGiven {
+	if b.Command.Launcher.Dialect != cmdline.Plain || b.Self == "" || len(b.Shims) == 0 || b.Command.Container() != "" || !b.Result.RDMA && !b.HostsGiven {
 		return
 	}
 	v := envgen.Var{Scope: envgen.JobScope, Origin: envgen.FromPlan, Rule: "launcher.shims"}
 	path := v
-	path.Name, path.Value = "PATH", RunDir+"/bin:"+mustLookup(b.Env, "PATH")
+	path.Name, path.Value = "PATH", RunDir+"/bin:"+cmdline.Value(b.Env, "PATH")
 	path.Why = "a script's own " + strings.Join(b.Shims, ", ") + " go through fabrun"
-	v.Name, v.Value, v.Why = ShimName, shimValue(RunDir+"/bin", b.Flags), "what those are told"
+	v.Name, v.Value, v.Why = cmdline.ShimName, cmdline.ShimValue(RunDir+"/bin", b.Flags), "what those are told"
 	b.plan.Shims = b.Shims
 	b.plan.Env = append(b.plan.Env, path, v)
 }
@@ -853,14 +847,14 @@ func (b *builder) marker() {
 	if len(b.plan.Env) == 0 {
 		return
 	}
-	m := Marker{Dialect: b.Command.Launcher.Dialect}
+	m := cmdline.Marker{Dialect: b.Command.Launcher.Dialect}
 	for _, v := range b.plan.Env {
 		if v.Name != TableName && v.Rule != "launcher.shims" {
 			m.Vars = append(m.Vars, v.Name+"="+v.Value)
 		}
 	}
 	b.plan.Env = append(b.plan.Env, envgen.Var{
-		Name: MarkerName, Value: m.String(), Scope: envgen.JobScope, Origin: envgen.FromPlan, Rule: "launcher.marker",
+		Name: cmdline.MarkerName, Value: m.String(), Scope: envgen.JobScope, Origin: envgen.FromPlan, Rule: "launcher.marker",
 		Why: "a fabrun inside this job knows these values as fabrun's own",
 	})
 }
@@ -880,27 +874,27 @@ func (b *builder) assemble() {
 func (b *builder) launcherFindings() {
 	l := b.Command.Launcher
 	switch {
-	case l.Dialect == Unknown:
+	case l.Dialect == cmdline.Unknown:
 		hint := ""
 		if b.HostsGiven {
 			hint = "the hosts given to fabrun are not handed to it: use its own option for them"
 		}
 		b.find(finding.Finding{
-			ID: "launcher.unknown", Severity: finding.Note, Subject: b.Command.name(),
+			ID: "launcher.unknown", Severity: finding.Note, Subject: b.Command.Name(),
 			Seen: l.Note, Wanted: "a launcher whose command line fabrun reads",
 			Why: "it gets the environment, and its command line is left as it is; whether the variables reach other hosts is its own affair", Hint: hint,
 		})
 	case l.Note != "":
-		b.note("%s: %s", b.Command.name(), l.Note)
+		b.note("%s: %s", b.Command.Name(), l.Note)
 	}
-	if f := readFront(b.Command.Argv); l.Dialect == Plain && f.clear && f.at < len(b.Command.Argv) && startsRanks(b.Command.Argv[f.at:]) {
+	if name := cmdline.ClearsEnvironment(b.Command.Argv); l.Dialect == cmdline.Plain && name != "" {
 		b.find(finding.Finding{
 			ID: "launcher.env-cleared", Severity: finding.Warning, Subject: "env -i",
-			Seen: "env -i in front of " + b.Command.Argv[f.at], Wanted: "an environment that reaches the launcher",
-			Why: "nothing of what fabrun sets arrives, so the launcher is left alone", Hint: "env -i NAME=VALUE … fabrun " + b.Command.Argv[f.at] + " …, in this order",
+			Seen: "env -i in front of " + name, Wanted: "an environment that reaches the launcher",
+			Why: "nothing of what fabrun sets arrives, so the launcher is left alone", Hint: "env -i NAME=VALUE … fabrun " + name + " …, in this order",
 		})
 	}
-	if l.Dialect == Plain && len(b.Command.Argv) > 1 && slices.Contains([]string{"sudo", "doas", "su", "runuser", "ssh"}, path.Base(b.Command.Argv[0])) {
+	if l.Dialect == cmdline.Plain && len(b.Command.Argv) > 1 && slices.Contains([]string{"sudo", "doas", "su", "runuser", "ssh"}, path.Base(b.Command.Argv[0])) {
 		name := path.Base(b.Command.Argv[0])
 		b.find(finding.Finding{
 			ID: "launcher.other-environment", Severity: finding.Warning, Subject: name,
@@ -915,7 +909,7 @@ func (b *builder) launcherFindings() {
 			Why: "every rank would take itself for rank 0 of 1", Hint: "use the mpirun of " + want + ", or rebuild the program",
 		})
 	}
-	if kind := cmp.Or(b.Command.mpiType(b.Env), b.Program.SrunMPI); l.Dialect == Srun && b.Program.MPIKind != "" && kind == "none" {
+	if kind := cmp.Or(b.Command.MPIType(b.Env), b.Program.SrunMPI); l.Dialect == cmdline.Srun && b.Program.MPIKind != "" && kind == "none" {
 		why, hint := "every rank would take itself for rank 0 of 1", "srun --mpi=pmi2, or pmix: 'srun --mpi=list' says what there is"
 		if b.Program.MPIKind == "openmpi" {
 			why = "MPI_Init ends the job, or every rank takes itself for rank 0 of 1"
@@ -927,7 +921,7 @@ func (b *builder) launcherFindings() {
 			Why: why, Hint: hint,
 		})
 	}
-	if (l.Dialect == OpenMPI4 || l.Dialect == OpenMPI5) && b.Root && !b.rootAllowed() {
+	if (l.Dialect == cmdline.OpenMPI4 || l.Dialect == cmdline.OpenMPI5) && b.Root && !b.rootAllowed() {
 		b.find(finding.Finding{
 			ID: "openmpi.root", Severity: finding.Warning, Subject: "user root",
 			Seen: "this runs as root", Wanted: "another user",
@@ -935,9 +929,9 @@ func (b *builder) launcherFindings() {
 		})
 	}
 	if l.MPIKind == "openmpi" {
-		_, job := lookup(b.Env, "SLURM_JOBID")
-		_, list := lookup(b.Env, "SLURM_NODELIST")
-		_, tasks := lookup(b.Env, "SLURM_TASKS_PER_NODE")
+		_, job := cmdline.Lookup(b.Env, "SLURM_JOBID")
+		_, list := cmdline.Lookup(b.Env, "SLURM_NODELIST")
+		_, tasks := cmdline.Lookup(b.Env, "SLURM_TASKS_PER_NODE")
 		if job && list && !tasks {
 			b.find(finding.Finding{
 				ID: "slurm.leftover", Severity: finding.Error, Subject: "SLURM_TASKS_PER_NODE",
@@ -946,7 +940,7 @@ func (b *builder) launcherFindings() {
 			})
 		}
 	}
-	if l.Dialect == Horovodrun {
+	if l.Dialect == cmdline.Horovodrun {
 		b.find(finding.Finding{
 			ID: "horovod.pml", Severity: finding.Note, Subject: "horovodrun", Seen: "horovodrun gives mpirun '-mca pml ob1 -mca btl ^openib' itself",
 			Wanted: "pml ucx for MPI traffic", Why: "its own options win over fabrun's pml; NCCL is not touched by it", Hint: `--mpi-args="--mca pml ucx" where MPI itself carries data`,
@@ -971,8 +965,8 @@ func abiTwins(a, b string) bool {
 }
 
 func (b *builder) rootAllowed() bool {
-	if mustLookup(b.Env, "OMPI_ALLOW_RUN_AS_ROOT") == "1" && mustLookup(b.Env, "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM") == "1" {
+	if cmdline.Value(b.Env, "OMPI_ALLOW_RUN_AS_ROOT") == "1" && cmdline.Value(b.Env, "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM") == "1" {
 		return true
 	}
-	return slices.ContainsFunc(b.Command.contexts, func(c context) bool { return c.last("allow-run-as-root") != nil })
+	return slices.ContainsFunc(b.Command.Apps, func(c cmdline.App) bool { return c.Last("allow-run-as-root") != nil })
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"fabrun/launcher/cmdline"
 	"fabrun/launcher/plan"
 )
 
@@ -46,14 +47,14 @@ func TestLauncherBehindWrappers(t *testing.T) {
 	} {
 		t.Run(tc.argv, func(t *testing.T) {
 			argv := strings.Fields(tc.argv)
-			if at := plan.LauncherAt(argv); at != tc.at {
+			if at := cmdline.LauncherAt(argv); at != tc.at {
 				t.Fatalf("the launcher is taken to be word %d, want %d", at, tc.at)
 			}
 			if tc.at == 0 {
 				return
 			}
-			cmd := plan.Parse(plan.Identify(argv, text, ""), argv)
-			if cmd.Launcher.Dialect != plan.OpenMPI4 || cmd.Ranks() == nil || *cmd.Ranks() != 2 {
+			cmd := cmdline.Parse(cmdline.Identify(argv, text, ""), argv)
+			if cmd.Launcher.Dialect != cmdline.OpenMPI4 || cmd.Ranks() == nil || *cmd.Ranks() != 2 {
 				t.Errorf("read as %+v with %v ranks", cmd.Launcher, cmd.Ranks())
 			}
 			if got := cmd.UserMaps(nil); got != tc.maps {
@@ -90,7 +91,7 @@ func TestEnvInFrontIsTheUsers(t *testing.T) {
 	if want := []string{"NCCL_IB_TC=1"}; !slices.Equal(got, want) {
 		t.Errorf("settings %q, want %q", got, want)
 	}
-	if env := plan.EnvAt(argv, []string{"PATH=/bin"}); !slices.Contains(env, "PATH=/opt/bin") || slices.Contains(env, "PATH=/bin") {
+	if env := cmdline.EnvAt(argv, []string{"PATH=/bin"}); !slices.Contains(env, "PATH=/opt/bin") || slices.Contains(env, "PATH=/bin") {
 		t.Errorf("the launcher is looked for with %q", env)
 	}
 }
@@ -107,7 +108,7 @@ func TestExecutable(t *testing.T) {
 		"mpirun -np 2 taskset 0xff docker run --rm img ./a.out": "",
 	} {
 		words := strings.Fields(argv)
-		cmd := plan.Parse(plan.Identify(words, "(Open MPI) 5.0.7", ""), words)
+		cmd := cmdline.Parse(cmdline.Identify(words, "(Open MPI) 5.0.7", ""), words)
 		if got := cmd.Executable(); got != want {
 			t.Errorf("%s: %q, want %q", argv, got, want)
 		}
@@ -122,8 +123,8 @@ func TestSolversAndDaemons(t *testing.T) {
 		"/ansys_inc/v232/fluent/bin/fluent": "Ansys Fluent", "ansys232": "Ansys Mechanical", "abq2023": "Abaqus", "starccm+": "STAR-CCM+",
 		"lsdyna_mpp": "", "ansys-helper": "", "mpirun_rsh": "mpirun_rsh",
 	} {
-		l := plan.Identify([]string{name, "-t8"}, "", "")
-		if l.Family != family || (family != "") != (l.Dialect == plan.Unknown) || l.OwnMPI != (l.Note != "" && name != "mpirun_rsh") {
+		l := cmdline.Identify([]string{name, "-t8"}, "", "")
+		if l.Family != family || (family != "") != (l.Dialect == cmdline.Unknown) || l.OwnMPI != (l.Note != "" && name != "mpirun_rsh") {
 			t.Errorf("%s: %+v", name, l)
 		}
 		p := plan.Build(request([]string{name, "-t8"}, "", false))
@@ -134,7 +135,7 @@ func TestSolversAndDaemons(t *testing.T) {
 		}
 	}
 	argv := strings.Fields("srun --ntasks-per-node=1 --kill-on-bad-exit --nodelist=n1 orted -mca ess slurm")
-	if !plan.Parse(plan.Identify(argv, "", ""), argv).StartsDaemon() {
+	if !cmdline.Parse(cmdline.Identify(argv, "", ""), argv).StartsDaemon() {
 		t.Error("mpirun's own srun is taken for a job")
 	}
 }

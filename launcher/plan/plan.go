@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fabrun/envgen"
+	"fabrun/launcher/cmdline"
 	"fabrun/launcher/hosts"
 	"fabrun/topology/finding"
 )
@@ -30,6 +31,7 @@ type Plan struct {
 	Launcher string // "Open MPI 4.1.4"; "" for a plain program
 	Version  string // of the launcher; "" unknown
 	Argv     []Arg
+	Command  cmdline.Command  // the user's own words, read
 	Env      []envgen.Var     // for the child's own environment
 	Kept     []envgen.Var     // what the user or the site has set, and stays as it is
 	PerHost  []envgen.HostEnv // what differs per host, delivered by fabrun rank

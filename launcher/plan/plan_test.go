@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"fabrun/envgen"
+	"fabrun/launcher/cmdline"
 	"fabrun/launcher/hosts"
 	"fabrun/launcher/plan"
 	"fabrun/profiles"
@@ -68,7 +69,7 @@ func TestIdentify(t *testing.T) {
 		{"a program", "./Allrun", "", "", "plain", "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l := plan.Identify(strings.Fields(c.argv), c.text, c.resolved)
+			l := cmdline.Identify(strings.Fields(c.argv), c.text, c.resolved)
 			if l.Dialect != c.dialect || l.Version != c.version || l.Family != c.family {
 				t.Errorf("got %s %q %q, want %s %q %q", l.Dialect, l.Version, l.Family, c.dialect, c.version, c.family)
 			}
@@ -144,7 +145,7 @@ func TestProgram(t *testing.T) {
 		t.Run(c.dialect+" "+c.args, func(t *testing.T) {
 			v := versions[c.dialect]
 			argv := append([]string{v.base}, strings.Fields(c.args)...)
-			cmd := plan.Parse(plan.Identify(argv, v.text, ""), argv)
+			cmd := cmdline.Parse(cmdline.Identify(argv, v.text, ""), argv)
 			var programs []string
 			for _, p := range cmd.Programs() {
 				programs = append(programs, strings.Join(p, " "))
@@ -213,7 +214,7 @@ func TestMatrix(t *testing.T) {
 				fmt.Fprintf(&out, "%s%s: %s\n  argv %s\n", dialect, map[bool]string{true: ", nodes differ"}[differ], strings.Join(argv, " "), marked(p))
 				var env []string
 				for _, e := range p.Env {
-					if e.Name == plan.MarkerName || e.Name == plan.TableName {
+					if e.Name == cmdline.MarkerName || e.Name == plan.TableName {
 						env = append(env, e.Name)
 						continue
 					}
@@ -249,7 +250,7 @@ func TestMatrix(t *testing.T) {
 
 func request(argv []string, text string, differ bool) plan.Request {
 	r := plan.Request{
-		Command: plan.Parse(plan.Identify(argv, text, ""), argv),
+		Command: cmdline.Parse(cmdline.Identify(argv, text, ""), argv),
 		Env:     []string{"PATH=/bin", "LD_LIBRARY_PATH=/opt/lib", "UCX_LOG_LEVEL=warn", "FOO=1"},
 		Result:  twoHosts(differ), HostsGiven: true, Self: "/opt/fabrun",
 		Hosts:   hosts.Allocation{Source: "--hosts", Hosts: []hosts.Host{{Name: "n1", Slots: four()}, {Name: "n2", Slots: four()}}},
@@ -313,7 +314,7 @@ func FuzzBuild(f *testing.F) {
 		for _, name := range names {
 			argv := append(strings.Fields(name), strings.Split(tail, " ")...)
 			for _, v := range append(texts, text) {
-				if !plan.AsksVersion(argv) && v != "" {
+				if !cmdline.AsksVersion(argv) && v != "" {
 					continue
 				}
 				r := request(argv, v, len(tail)%2 == 0)
@@ -333,13 +334,13 @@ func FuzzBuild(f *testing.F) {
 // Which resource managers an Open MPI reads by itself is in what ompi_info says.
 func TestManagers(t *testing.T) {
 	const text = "mca:ras:gridengine:version:\"mca:2.1.0\"\nmca:ras:simulator:version:\"mca:2.1.0\"\nmca:ras:slurm:version:\"mca:2.1.0\"\nmca:plm:tm:version:\"x\"\n"
-	l := plan.Launcher{Dialect: plan.OpenMPI4, Managers: plan.OpenMPIManagers(text)}
+	l := cmdline.Launcher{Dialect: cmdline.OpenMPI4, Managers: cmdline.OpenMPIManagers(text)}
 	for source, want := range map[string]bool{"slurm": true, "sge": true, "pbs": false, "lsf": false, "oar": false, "FABRUN_HOSTS": false} {
 		if got := l.ReadsManager(source); got != want {
 			t.Errorf("%s: %v, want %v", source, got, want)
 		}
 	}
-	if l = (plan.Launcher{Dialect: plan.OpenMPI4, Managers: plan.OpenMPIManagers("garbage")}); !l.ReadsManager("pbs") {
+	if l = (cmdline.Launcher{Dialect: cmdline.OpenMPI4, Managers: cmdline.OpenMPIManagers("garbage")}); !l.ReadsManager("pbs") {
 		t.Error("an Open MPI that did not say is taken to read nothing")
 	}
 }
@@ -398,7 +399,7 @@ func TestWorkloadOptions(t *testing.T) {
 		argv := strings.Fields(tc.argv)
 		tc.w.Name = "w"
 		p := plan.Build(plan.Request{
-			Command: plan.Parse(plan.Identify(argv, tc.version, ""), argv), Env: []string{"PATH=/bin"}, Workload: &tc.w, NP: tc.np,
+			Command: cmdline.Parse(cmdline.Identify(argv, tc.version, ""), argv), Env: []string{"PATH=/bin"}, Workload: &tc.w, NP: tc.np,
 			Hosts: hosts.Allocation{Source: "localhost", Hosts: []hosts.Host{{Name: "n1"}}}, Local: true,
 		})
 		checkWords(t, p, argv)

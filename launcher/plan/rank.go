@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"fabrun/launcher/cmdline"
 )
 
 // localNames are where launchers tell a rank its number on its node and how
@@ -35,7 +37,7 @@ var localNames = []struct{ when, rank, size string }{
 func LocalRank(env []string) (rank, size int) {
 	for _, n := range localNames {
 		if n.when != "" {
-			if _, ok := lookup(env, n.when); !ok {
+			if _, ok := cmdline.Lookup(env, n.when); !ok {
 				continue
 			}
 		}
@@ -58,7 +60,7 @@ func LocalRank(env []string) (rank, size int) {
 }
 
 func number(env []string, name string) (int, bool) {
-	v, ok := lookup(env, name)
+	v, ok := cmdline.Lookup(env, name)
 	if !ok {
 		return 0, false
 	}
@@ -70,7 +72,7 @@ func number(env []string, name string) (int, bool) {
 // like "2(x3),1" over the step's nodes.
 func slurmLocalSize(env []string) int {
 	node, ok := number(env, "SLURM_NODEID")
-	list, there := lookup(env, "SLURM_STEP_TASKS_PER_NODE")
+	list, there := cmdline.Lookup(env, "SLURM_STEP_TASKS_PER_NODE")
 	if !ok || !there {
 		return 0
 	}
@@ -284,7 +286,7 @@ func ownGPU(f RankFacts, rank, gpus int) int {
 	}
 	for _, names := range gpuFilters {
 		for _, name := range names {
-			text, ok := lookup(f.Env, name)
+			text, ok := cmdline.Lookup(f.Env, name)
 			if !ok {
 				continue
 			}
@@ -303,7 +305,7 @@ func visibleGPUs(f RankFacts, text string, all []int) []int {
 	items := strings.Split(text, ",")
 	// Inside a Slurm step with constrained devices indices start again at 0;
 	// SLURM_STEP_GPUS holds the host's own, of all tasks of the step.
-	if global, ok := lookup(f.Env, "SLURM_STEP_GPUS"); ok {
+	if global, ok := cmdline.Lookup(f.Env, "SLURM_STEP_GPUS"); ok {
 		switch g := strings.Split(global, ","); {
 		case len(g) == len(items):
 			items = g

@@ -6,18 +6,19 @@ import (
 	"testing"
 
 	"fabrun/envgen"
+	"fabrun/launcher/cmdline"
 	"fabrun/launcher/plan"
 	"fabrun/topology"
 )
 
 func TestMarkerRoundTrip(t *testing.T) {
-	m := plan.Marker{Dialect: "plain", Vars: []string{"A=1", "B=x;y%z", "C=line\nline\x7f", "D=", "E==mlx5_0:1"}}
-	got := plan.ParseMarker([]string{"X=1", plan.MarkerName + "=" + m.String()})
+	m := cmdline.Marker{Dialect: "plain", Vars: []string{"A=1", "B=x;y%z", "C=line\nline\x7f", "D=", "E==mlx5_0:1"}}
+	got := cmdline.ParseMarker([]string{"X=1", cmdline.MarkerName + "=" + m.String()})
 	if got.Dialect != m.Dialect || !slices.Equal(got.Vars, m.Vars) {
 		t.Errorf("got %q, want %q", got, m)
 	}
 	for _, bad := range []string{"", "2;plain", "1", "1;", strings.Repeat("1;x", 1<<17)} {
-		if got := plan.ParseMarker([]string{plan.MarkerName + "=" + bad}); got.Dialect != "" {
+		if got := cmdline.ParseMarker([]string{cmdline.MarkerName + "=" + bad}); got.Dialect != "" {
 			t.Errorf("%.20q: %q", bad, got)
 		}
 	}
@@ -25,11 +26,11 @@ func TestMarkerRoundTrip(t *testing.T) {
 
 // What an outer fabrun set is not the user's.
 func TestSettingsLeaveOwnAlone(t *testing.T) {
-	m := plan.Marker{Dialect: "plain", Vars: []string{"NCCL_IB_TC=106", "NCCL_IB_SL=3"}}
+	m := cmdline.Marker{Dialect: "plain", Vars: []string{"NCCL_IB_TC=106", "NCCL_IB_SL=3"}}
 	argv := []string{"mpirun", "-x", "UCX_TLS=rc", "-np", "2", "./a.out"}
-	cmd := plan.Parse(plan.Identify(argv, "(Open MPI) 4.1.4", ""), argv)
+	cmd := cmdline.Parse(cmdline.Identify(argv, "(Open MPI) 4.1.4", ""), argv)
 	var got []string
-	for _, s := range cmd.Settings([]string{plan.MarkerName + "=" + m.String(), "NCCL_IB_TC=106", "NCCL_IB_SL=4", "HOME=/x", "UCX_TLS=all"}) {
+	for _, s := range cmd.Settings([]string{cmdline.MarkerName + "=" + m.String(), "NCCL_IB_TC=106", "NCCL_IB_SL=4", "HOME=/x", "UCX_TLS=all"}) {
 		got = append(got, s.Name+"="+s.Value+" "+s.Where)
 	}
 	want := []string{"NCCL_IB_SL=4 environment", "UCX_TLS=rc -x on the command line"}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"fabrun/envgen"
+	"fabrun/launcher/cmdline"
 	"fabrun/launcher/hosts"
 	"fabrun/topology/finding"
 )
@@ -17,7 +18,7 @@ import (
 // and a hostfile with fewer slots than Slurm's is kept to.
 func (b *builder) spread() {
 	c := b.Command
-	if b.Hosts.Manager == "" || len(b.Place.Hosts) < 2 || len(c.contexts) != 1 || c.Opaque != "" || b.ranks() == nil || c.UserMaps(b.Env) != "" ||
+	if b.Hosts.Manager == "" || len(b.Place.Hosts) < 2 || len(c.Apps) != 1 || c.Opaque != "" || b.ranks() == nil || c.UserMaps(b.Env) != "" ||
 		c.HostSource(b.Env) != nil || b.HostsGiven {
 		return
 	}
@@ -37,13 +38,13 @@ func (b *builder) spread() {
 	why := fmt.Sprintf("%d ranks on %d hosts, and not packed on the first", *b.ranks(), len(b.Place.Hosts))
 	at := c.Launcher.Words
 	switch d := c.Launcher.Dialect; {
-	case (d == OpenMPI4 || d == OpenMPI5) && low == high:
+	case (d == cmdline.OpenMPI4 || d == cmdline.OpenMPI5) && low == high:
 		b.option(at, why, "--map-by", fmt.Sprintf("ppr:%d:node", high))
-	case (d == MPICH || d == IntelMPI) && low == high:
+	case (d == cmdline.MPICH || d == cmdline.IntelMPI) && low == high:
 		b.option(at, why, "-ppn", strconv.Itoa(high))
-	case d == OpenMPI4, d == MPICH, d == IntelMPI:
+	case d == cmdline.OpenMPI4, d == cmdline.MPICH, d == cmdline.IntelMPI:
 		b.tellHosts(why)
-	case d == OpenMPI5 && high == low+1:
+	case d == cmdline.OpenMPI5 && high == low+1:
 		// Whether PRRTE keeps to a hostfile's slots inside Slurm was not seen.
 		b.option(at, why, "--map-by", "node")
 	}
@@ -61,15 +62,15 @@ func (b *builder) order() bool {
 	why := "the hosts in the order of the topology"
 	lost := ""
 	switch d := c.Launcher.Dialect; {
-	case d == Torchrun: // its nodes are numbered in this order
+	case d == cmdline.Torchrun: // its nodes are numbered in this order
 		return false
 	case c.UserMaps(b.Env) != "":
 		lost = c.UserMaps(b.Env) + " places the ranks"
-	case c.HostSource(b.Env) != nil || len(c.contexts) != 1 || c.Opaque != "":
+	case c.HostSource(b.Env) != nil || len(c.Apps) != 1 || c.Opaque != "":
 		lost = "the command line says where each application runs"
 	case b.ranks() == nil || slices.ContainsFunc(b.Place.Hosts, func(h hosts.Host) bool { return h.Slots == nil }):
 		lost = "the number of ranks is not known: give -np"
-	case d == OpenMPI4:
+	case d == cmdline.OpenMPI4:
 		b.plan.Files = slices.DeleteFunc(b.plan.Files, func(f File) bool { return f.Name == "hostfile" })
 		if !b.HostsGiven {
 			b.option(c.Launcher.Words, why, "--hostfile", RunDir+"/hostfile")
@@ -77,7 +78,7 @@ func (b *builder) order() bool {
 		b.plan.Files = append(b.plan.Files, File{Name: "hostfile", Content: b.sequence(), Why: why + ", a line for each rank"})
 		b.option(c.Launcher.Words, why, "--map-by", "seq")
 		return true
-	case d == Srun && !b.HostsGiven:
+	case d == cmdline.Srun && !b.HostsGiven:
 		b.plan.Files = append(b.plan.Files, File{Name: "hostfile", Content: b.sequence(), Why: why + ", a line for each task"})
 		b.set(envgen.Var{Name: "SLURM_HOSTFILE", Value: RunDir + "/hostfile", Scope: envgen.JobScope, Origin: envgen.FromPlan, Rule: "launcher.order", Why: why})
 		b.option(c.Launcher.Words, why, "--distribution=arbitrary")

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"fabrun/envgen"
+	"fabrun/launcher/cmdline"
 	"fabrun/launcher/hosts"
 	"fabrun/launcher/plan"
 	"fabrun/topology/finding"
@@ -43,7 +44,7 @@ func TestSpreadInsideAManager(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			argv := strings.Fields(tc.argv)
-			cmd := plan.Parse(plan.Identify(argv, tc.version, ""), argv)
+			cmd := cmdline.Parse(cmdline.Identify(argv, tc.version, ""), argv)
 			placed, err := hosts.Place(tc.alloc, hosts.Job{NP: cmd.Ranks()})
 			if err != nil {
 				t.Fatal(err)
@@ -89,7 +90,7 @@ func TestOrderInsideAManager(t *testing.T) {
 		{"HYDRA build details:\n    Version: 4.0.2", "mpiexec -n 4 ./a.out", "", "", true},
 	} {
 		argv := strings.Fields(tc.argv)
-		cmd := plan.Parse(plan.Identify(argv, tc.version, ""), argv)
+		cmd := cmdline.Parse(cmdline.Identify(argv, tc.version, ""), argv)
 		p := plan.Build(plan.Request{Command: cmd, Env: []string{"PATH=/bin"}, Hosts: alloc, Place: alloc, Ordered: true})
 		var own []string
 		for _, a := range p.Argv {

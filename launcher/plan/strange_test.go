@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"fabrun/launcher/cmdline"
 	"fabrun/launcher/plan"
 )
 
@@ -82,7 +83,7 @@ func TestStrangeCommandLines(t *testing.T) {
 		checkWords(t, p, argv)
 		fmt.Fprintf(&out, "%s\n  as   %s\n  argv %s\n", s.line, p.Dialect, marked(p))
 		for _, v := range p.Env {
-			if v.Name != plan.MarkerName && v.Name != plan.TableName && v.Name != "PATH" && v.Name != plan.ShimName {
+			if v.Name != cmdline.MarkerName && v.Name != plan.TableName && v.Name != "PATH" && v.Name != cmdline.ShimName {
 				fmt.Fprintf(&out, "  env  %s=%s\n", v.Name, v.Value)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"fabrun/launcher/cmdline"
 	"fabrun/launcher/plan"
 )
 
@@ -29,7 +30,7 @@ func TestTorchNodes(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			argv := strings.Fields(c.argv)
-			cmd := plan.Parse(plan.Identify(argv, "", ""), argv)
+			cmd := cmdline.Parse(cmdline.Identify(argv, "", ""), argv)
 			spread, why := cmd.TorchSpread(strings.Fields(c.env), c.n)
 			if spread != (c.want != "") || c.why != "" && !strings.Contains(why, c.why) || c.why == "" && why != "" {
 				t.Fatalf("spread %v, why %q", spread, why)
@@ -45,7 +46,7 @@ func TestTorchNodes(t *testing.T) {
 		})
 	}
 	argv := []string{"torchrun", "t.py"}
-	cmd := plan.Parse(plan.Identify(argv, "", ""), argv)
+	cmd := cmdline.Parse(cmdline.Identify(argv, "", ""), argv)
 	p := plan.TorchNode(plan.Build(plan.Request{Command: cmd}), cmd, 0, 2, "fd00::1", 20001)
 	if got := strings.Join(p.Words(), " "); !strings.Contains(got, "--master_addr=[fd00::1]") {
 		t.Errorf("IPv6 wants brackets: %s", got)
@@ -54,7 +55,7 @@ func TestTorchNodes(t *testing.T) {
 
 func TestNodeEnv(t *testing.T) {
 	argv := []string{"torchrun", "t.py"}
-	cmd := plan.Parse(plan.Identify(argv, "", ""), argv)
+	cmd := cmdline.Parse(cmdline.Identify(argv, "", ""), argv)
 	got := plan.NodeEnv(plan.Build(plan.Request{Command: cmd}), []string{"PATH=/v/bin", "HF_TOKEN=secret", "NCCL_DEBUG=INFO", "SSH_AUTH_SOCK=/x", "CUDA_VISIBLE_DEVICES=0", "OMP_NUM_THREADS=4"})
 	if s := strings.Join(got, " "); s != "PATH=/v/bin NCCL_DEBUG=INFO OMP_NUM_THREADS=4" {
 		t.Errorf("got %s", s)

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"fabrun/launcher/cmdline"
 	"fabrun/launcher/plan"
 	"fabrun/launcher/watch"
 )
@@ -8,7 +9,7 @@ import (
 // JobEnd is what has to be known of a job to end it with one sentence.
 type JobEnd struct {
 	Hosts   int
-	Dialect string // of its launcher; plan.Plain: the program itself
+	Dialect string // of its launcher; cmdline.Plain: the program itself
 	RDMA    *bool  // a host of the job has usable RDMA; nil not known
 	Look    plan.Look
 	Failed  bool // its status is not 0
@@ -42,7 +43,7 @@ func JobSentence(v watch.Verdict, c watch.CounterVerdict, end JobEnd) string {
 		return done + "what carried the data is not known: " + c.Text
 	case v.Library != "" && v.Sentence != "":
 		return v.Sentence
-	case end.Dialect == plan.Plain:
+	case end.Dialect == cmdline.Plain:
 		return done + "no NCCL, UCX or MPI output was seen, so there is nothing to judge."
 	case end.Hosts > 1:
 		why := "no library said it, and no counters were read"

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"fabrun/envgen"
+	"fabrun/launcher/cmdline"
 	"fabrun/launcher/plan"
 	"fabrun/topology/finding"
 )
@@ -228,7 +229,7 @@ func PlanSentence(p plan.Plan) string {
 
 func planVars(t *text, vars []envgen.Var, verbose bool) {
 	for _, v := range vars {
-		if v.Name == plan.MarkerName || v.Name == plan.TableName || v.Name == plan.ShimName {
+		if v.Name == cmdline.MarkerName || v.Name == plan.TableName || v.Name == cmdline.ShimName {
 			if verbose {
 				t.printf("  %s=…\n", v.Name)
 				t.wrap("      ", v.Why)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"fabrun/launcher/cmdline"
 	"fabrun/launcher/plan"
 	"fabrun/launcher/watch"
 	"fabrun/topology/finding"
@@ -287,9 +288,9 @@ func TestJobSentence(t *testing.T) {
 		end  JobEnd
 		want string
 	}{
-		{"launcher on one host", watch.Verdict{}, watch.CounterVerdict{}, JobEnd{Hosts: 1, Dialect: plan.OpenMPI5}, "Done: one host, so nothing had to cross the fabric."},
-		{"plain program", watch.Verdict{}, watch.CounterVerdict{}, JobEnd{Hosts: 4, Dialect: plan.Plain}, "Done: no NCCL, UCX or MPI output was seen, so there is nothing to judge."},
-		{"plain program that failed", watch.Verdict{}, watch.CounterVerdict{}, JobEnd{Hosts: 1, Dialect: plan.Plain, Failed: true}, "Not judged: no NCCL, UCX or MPI output was seen, so there is nothing to judge."},
+		{"launcher on one host", watch.Verdict{}, watch.CounterVerdict{}, JobEnd{Hosts: 1, Dialect: cmdline.OpenMPI5}, "Done: one host, so nothing had to cross the fabric."},
+		{"plain program", watch.Verdict{}, watch.CounterVerdict{}, JobEnd{Hosts: 4, Dialect: cmdline.Plain}, "Done: no NCCL, UCX or MPI output was seen, so there is nothing to judge."},
+		{"plain program that failed", watch.Verdict{}, watch.CounterVerdict{}, JobEnd{Hosts: 1, Dialect: cmdline.Plain, Failed: true}, "Not judged: no NCCL, UCX or MPI output was seen, so there is nothing to judge."},
 		{"no rdma anywhere", watch.Verdict{}, watch.CounterVerdict{}, JobEnd{Hosts: 2, RDMA: &no}, "Done: no host of the job has usable RDMA, so there was none to use."},
 		{"nothing known", watch.Verdict{}, watch.CounterVerdict{}, JobEnd{Hosts: 2}, "Done: what carried the data is not known: no library said it, and no counters were read."},
 		{"nobody could be looked at", watch.Verdict{}, watch.CounterVerdict{}, JobEnd{Hosts: 2, Look: unseen(0, 2)}, "Done: what carried the data is not known: could not look at 2 of 2 hosts (connection refused)."},

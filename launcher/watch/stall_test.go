@@ -225,32 +225,31 @@ n3:30:30 [0] NCCL INFO comm 0x1 rank 2 nRanks 3 nNodes 3 localRanks 1 localRank 
 
 func TestAsksForTCP(t *testing.T) {
 	for _, c := range []struct {
-		argv string
-		env  map[string]string
-		want bool
+		set  map[string]string
+		want string
 	}{
-		{"mpirun -np 2 ./a.out", nil, false},
-		{"mpirun --mca btl tcp,self -np 2 ./a.out", nil, true},
-		{"mpirun --mca btl ^tcp -np 2 ./a.out", nil, false},
-		{"mpirun --mca pml ob1 --mca btl openib,self ./a.out", nil, false},
-		{"mpirun --mca pml ob1 ./a.out", nil, true},
-		{"mpirun -x NCCL_NET=Socket ./a.out", nil, true},
-		{"mpirun ./a.out", map[string]string{"NCCL_IB_DISABLE": "1"}, true},
-		{"mpirun ./a.out", map[string]string{"NCCL_IB_DISABLE": "0"}, false},
-		{"mpiexec -genv FI_PROVIDER tcp ./a.out", nil, true},
-		{"mpiexec ./a.out", map[string]string{"FI_PROVIDER": "verbs;ofi_rxm"}, false},
-		{"mpirun ./a.out", map[string]string{"UCX_TLS": "tcp,self,sm"}, true},
-		{"mpirun ./a.out", map[string]string{"UCX_TLS": "rc,tcp,self"}, false},
-		{"mpirun ./a.out", map[string]string{"UCX_TLS": "^tcp"}, false},
-		{"mpirun ./a.out", map[string]string{"UCX_NET_DEVICES": "eth0,eth1"}, true},
-		{"mpirun -x UCX_NET_DEVICES=mlx5_0:1,eth0 ./a.out", nil, false},
-		{"mpirun ./a.out", map[string]string{"UCX_NET_DEVICES": "all"}, false},
-		{"mpirun ./a.out", map[string]string{"UCX_NET_DEVICES": "^mlx5_0:1"}, false},
-		{"mpiexec -genv I_MPI_FABRICS shm:tcp ./a.out", nil, true},
-		{"mpiexec -genv I_MPI_FABRICS shm:ofi ./a.out", nil, false},
+		{nil, ""},
+		{map[string]string{"OMPI_MCA_btl": "tcp,self"}, "OMPI_MCA_btl=tcp,self"},
+		{map[string]string{"OMPI_MCA_btl": "^tcp"}, ""},
+		{map[string]string{"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "openib,self"}, ""},
+		{map[string]string{"OMPI_MCA_pml": "ob1"}, "OMPI_MCA_pml=ob1"},
+		{map[string]string{"NCCL_NET": "Socket"}, "NCCL_NET=Socket"},
+		{map[string]string{"NCCL_IB_DISABLE": "1"}, "NCCL_IB_DISABLE=1"},
+		{map[string]string{"NCCL_IB_DISABLE": "0"}, ""},
+		{map[string]string{"FI_PROVIDER": "tcp"}, "FI_PROVIDER=tcp"},
+		{map[string]string{"FI_PROVIDER": "verbs;ofi_rxm"}, ""},
+		{map[string]string{"UCX_TLS": "tcp,self,sm"}, "UCX_TLS=tcp,self,sm"},
+		{map[string]string{"UCX_TLS": "rc,tcp,self"}, ""},
+		{map[string]string{"UCX_TLS": "^tcp"}, ""},
+		{map[string]string{"UCX_NET_DEVICES": "eth0,eth1"}, "UCX_NET_DEVICES=eth0,eth1"},
+		{map[string]string{"UCX_NET_DEVICES": "mlx5_0:1,eth0"}, ""},
+		{map[string]string{"UCX_NET_DEVICES": "all"}, ""},
+		{map[string]string{"UCX_NET_DEVICES": "^mlx5_0:1"}, ""},
+		{map[string]string{"I_MPI_FABRICS": "shm:tcp"}, "I_MPI_FABRICS=shm:tcp"},
+		{map[string]string{"I_MPI_FABRICS": "shm:ofi"}, ""},
 	} {
-		if got := AsksForTCP(strings.Fields(c.argv), c.env); got != c.want {
-			t.Errorf("%s %v: %v, want %v", c.argv, c.env, got, c.want)
+		if got := AsksForTCP(c.set); got != c.want {
+			t.Errorf("%v: %q, want %q", c.set, got, c.want)
 		}
 	}
 }

@@ -5,33 +5,10 @@ import (
 	"strings"
 )
 
-// AsksForTCP reports whether a command line and an environment choose TCP, so
-// that a job over TCP is what was asked for. set is the environment by name.
-func AsksForTCP(argv []string, set map[string]string) bool {
-	env := func(name string) string { return set[name] }
-	// Open MPI takes '--mca NAME VALUE'; ranks get '-x NAME=VALUE', '-genv NAME VALUE'.
-	get := map[string]string{}
-	for i, w := range argv {
-		if (w == "--mca" || w == "-mca" || w == "--gmca" || w == "-genv" || w == "-env") && i+2 < len(argv) {
-			get[argv[i+1]] = argv[i+2]
-		}
-		if (w == "-x" || w == "--x") && i+1 < len(argv) {
-			if name, v, ok := strings.Cut(argv[i+1], "="); ok {
-				get[name] = v
-			}
-		}
-	}
-	value := func(names ...string) string {
-		for _, n := range names {
-			if v := get[n]; v != "" {
-				return v
-			}
-			if v := env(n); v != "" {
-				return v
-			}
-		}
-		return ""
-	}
+// AsksForTCP is the setting by which somebody chose TCP, "UCX_TLS=tcp,self", so
+// that a job over TCP is what was asked for; "" where nothing does. set is what the
+// ranks see, by name.
+func AsksForTCP(set map[string]string) string {
 	has := func(list, item string) bool {
 		if strings.HasPrefix(list, "^") {
 			return false
@@ -43,26 +20,27 @@ func AsksForTCP(argv []string, set map[string]string) bool {
 		}
 		return false
 	}
-	switch {
-	case strings.EqualFold(value("NCCL_NET"), netSocketName), isOn(value("NCCL_IB_DISABLE")):
-		return true
-	case has(value("btl", "OMPI_MCA_btl"), "tcp"), value("pml", "OMPI_MCA_pml") == "ob1" && !has(value("btl", "OMPI_MCA_btl"), "openib"):
-		return true
-	case isTCPProvider(value("FI_PROVIDER", "I_MPI_OFI_PROVIDER")), strings.Contains(value("I_MPI_FABRICS"), "tcp"):
-		return true
-	case netdevsOnly(value("UCX_NET_DEVICES")):
-		return true
-	}
-	tls := value("UCX_TLS")
-	if tls == "" || strings.HasPrefix(tls, "^") || !has(tls, "tcp") {
-		return false
-	}
-	for tl := range strings.SplitSeq(tls, ",") {
-		if isUCXRDMA(tl) || tl == "ib" {
-			return false
+	for _, w := range []struct {
+		name string
+		tcp  func(value string) bool
+	}{
+		{"NCCL_NET", func(v string) bool { return strings.EqualFold(v, netSocketName) }},
+		{"NCCL_IB_DISABLE", isOn},
+		{"OMPI_MCA_btl", func(v string) bool { return has(v, "tcp") }},
+		{"OMPI_MCA_pml", func(v string) bool { return v == "ob1" && !has(set["OMPI_MCA_btl"], "openib") }},
+		{"FI_PROVIDER", isTCPProvider},
+		{"I_MPI_OFI_PROVIDER", isTCPProvider},
+		{"I_MPI_FABRICS", func(v string) bool { return strings.Contains(v, "tcp") }},
+		{"UCX_NET_DEVICES", netdevsOnly},
+		{"UCX_TLS", func(v string) bool {
+			return has(v, "tcp") && !slices.ContainsFunc(strings.Split(v, ","), func(tl string) bool { return isUCXRDMA(tl) || tl == "ib" })
+		}},
+	} {
+		if v := set[w.name]; v != "" && w.tcp(v) {
+			return w.name + "=" + v
 		}
 	}
-	return true
+	return ""
 }
 
 // netdevsOnly reports whether a list for UCX_NET_DEVICES names no RDMA device: those

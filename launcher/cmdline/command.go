@@ -1,4 +1,4 @@
-package plan
+package cmdline
 
 import (
 	"path"
@@ -16,8 +16,8 @@ type Command struct {
 	Argv     []string
 	// Opaque is the option that makes the launcher take its applications from
 	// a file ("--app"): nothing may be added beside it. "" none.
-	Opaque   string
-	contexts []context
+	Opaque string
+	Apps   []App
 }
 
 // Parse reads a command line in the dialect of its launcher. It never fails:
@@ -30,7 +30,7 @@ func Parse(l Launcher, argv []string) Command {
 		if l.Dialect == Unknown {
 			at = len(argv)
 		}
-		c.contexts = []context{{from: 0, to: len(argv), program: at, dashes: -1}}
+		c.Apps = []App{{From: 0, To: len(argv), Program: at, Dashes: -1}}
 		return c
 	}
 	from := l.Words
@@ -43,11 +43,11 @@ func Parse(l Launcher, argv []string) Command {
 		}
 		ctx := g.split(g, argv[:to], from)
 		for _, name := range g.opaque {
-			if o := ctx.last(name); o != nil {
-				c.Opaque = argv[o.at]
+			if o := ctx.Last(name); o != nil {
+				c.Opaque = argv[o.At]
 			}
 		}
-		c.contexts = append(c.contexts, ctx)
+		c.Apps = append(c.Apps, ctx)
 		if to == len(argv) {
 			break
 		}
@@ -60,9 +60,9 @@ func Parse(l Launcher, argv []string) Command {
 // once per reason.
 func (c Command) Doubts() []string {
 	var out []string
-	for _, ctx := range c.contexts {
-		if ctx.doubt != "" && !slices.Contains(out, ctx.doubt) {
-			out = append(out, ctx.doubt)
+	for _, ctx := range c.Apps {
+		if ctx.Doubt != "" && !slices.Contains(out, ctx.Doubt) {
+			out = append(out, ctx.Doubt)
 		}
 	}
 	return out
@@ -71,9 +71,9 @@ func (c Command) Doubts() []string {
 // Programs returns every application's program with its arguments.
 func (c Command) Programs() [][]string {
 	var out [][]string
-	for _, ctx := range c.contexts {
-		if ctx.program < ctx.to {
-			out = append(out, c.Argv[ctx.program:ctx.to])
+	for _, ctx := range c.Apps {
+		if ctx.Program < ctx.To {
+			out = append(out, c.Argv[ctx.Program:ctx.To])
 		}
 	}
 	return out
@@ -104,12 +104,12 @@ func (c Command) Ranks() *int {
 		return nil
 	}
 	sum := 0
-	for _, ctx := range c.contexts {
-		o := ctx.last(names...)
-		if o == nil || len(o.values) == 0 {
+	for _, ctx := range c.Apps {
+		o := ctx.Last(names...)
+		if o == nil || len(o.Values) == 0 {
 			return nil
 		}
-		n, err := strconv.Atoi(o.values[0])
+		n, err := strconv.Atoi(o.Values[0])
 		if err != nil || n < 0 || n > 1<<24 {
 			return nil
 		}
@@ -121,14 +121,14 @@ func (c Command) Ranks() *int {
 // stepTasks is an srun step's number of tasks where it is given per node.
 func (c Command) stepTasks() *int {
 	nodes := c.Nodes()
-	if nodes == nil || len(c.contexts) != 1 || c.contexts[0].last("ntasks") != nil {
+	if nodes == nil || len(c.Apps) != 1 || c.Apps[0].Last("ntasks") != nil {
 		return nil
 	}
-	o := c.contexts[0].last("ntasks-per-node")
-	if o == nil || len(o.values) == 0 {
+	o := c.Apps[0].Last("ntasks-per-node")
+	if o == nil || len(o.Values) == 0 {
 		return nil
 	}
-	per, err := strconv.Atoi(o.values[0])
+	per, err := strconv.Atoi(o.Values[0])
 	if err != nil || per < 1 || per > 1<<16 {
 		return nil
 	}
@@ -178,19 +178,19 @@ func (c Command) HostSource(env []string) *HostSource {
 // that has its own.
 func (c Command) HostSources(env []string) []HostSource {
 	var out []HostSource
-	for _, ctx := range c.contexts {
+	for _, ctx := range c.Apps {
 		for _, name := range hostOptions[c.Launcher.Dialect] {
-			o := ctx.last(name)
+			o := ctx.Last(name)
 			if o == nil {
 				continue
 			}
-			s := HostSource{Option: c.Argv[o.at]}
-			if len(o.values) > 0 {
+			s := HostSource{Option: c.Argv[o.At]}
+			if len(o.Values) > 0 {
 				switch name {
 				case "hostfile", "default-hostfile", "nodefile":
-					s.File = o.values[0]
+					s.File = o.Values[0]
 				case "host", "hosts", "nodelist", "hosts-group":
-					s.List = o.values[0]
+					s.List = o.Values[0]
 				}
 			}
 			if c.Launcher.Dialect == Srun && strings.Contains(s.List, "/") {
@@ -205,7 +205,7 @@ func (c Command) HostSources(env []string) []HostSource {
 		return out
 	}
 	for _, name := range hostTwins[c.Launcher.Dialect] {
-		if v, ok := lookup(env, name); ok && v != "" && v != "none" {
+		if v, ok := Lookup(env, name); ok && v != "" && v != "none" {
 			s := HostSource{Option: name, File: v}
 			if name == "I_MPI_HYDRA_HOSTS_GROUP" {
 				s.File, s.List = "", v
@@ -214,6 +214,15 @@ func (c Command) HostSources(env []string) []HostSource {
 		}
 	}
 	return nil
+}
+
+// HostVariable is the variable by which a launcher is told a hostfile; "" where
+// it has none.
+func (l Launcher) HostVariable() string {
+	if all := hostTwins[l.Dialect]; len(all) > 0 {
+		return all[0]
+	}
+	return ""
 }
 
 // managersRead are the resource managers whose allocation a launcher reads by
@@ -257,12 +266,12 @@ func (c Command) Nodes() *int {
 		return nil
 	}
 	sum := 0
-	for _, ctx := range c.contexts {
-		o := ctx.last("nodes")
-		if o == nil || len(o.values) == 0 {
+	for _, ctx := range c.Apps {
+		o := ctx.Last("nodes")
+		if o == nil || len(o.Values) == 0 {
 			return nil
 		}
-		low, _, _ := strings.Cut(o.values[0], "-") // MIN[-MAX]
+		low, _, _ := strings.Cut(o.Values[0], "-") // MIN[-MAX]
 		n, err := strconv.Atoi(low)
 		if err != nil || n < 1 || n > 1<<20 {
 			return nil
@@ -280,32 +289,32 @@ func (c Command) TakesNP() bool {
 	default:
 		return false
 	}
-	return len(c.contexts) == 1 && c.Opaque == "" && len(c.Doubts()) == 0 && c.Program() != nil &&
-		c.contexts[0].last("npernode", "pernode", "npersocket", "N", "ppr", "map-by", "np", "ppn", "rankfile", "soft") == nil
+	return len(c.Apps) == 1 && c.Opaque == "" && len(c.Doubts()) == 0 && c.Program() != nil &&
+		c.Apps[0].Last("npernode", "pernode", "npersocket", "N", "ppr", "map-by", "np", "ppn", "rankfile", "soft") == nil
 }
 
 // Oversubscribes reports whether the user allows more ranks than slots.
 func (c Command) Oversubscribes() bool {
-	return slices.ContainsFunc(c.contexts, func(ctx context) bool {
-		o := ctx.last("map-by")
-		return ctx.last("oversubscribe", "overcommit") != nil ||
-			o != nil && len(o.values) > 0 && strings.Contains(strings.ToLower(o.values[0]), "oversubscribe")
+	return slices.ContainsFunc(c.Apps, func(ctx App) bool {
+		o := ctx.Last("map-by")
+		return ctx.Last("oversubscribe", "overcommit") != nil ||
+			o != nil && len(o.Values) > 0 && strings.Contains(strings.ToLower(o.Values[0]), "oversubscribe")
 	})
 }
 
 // SaysMPIType reports whether the user told srun how its tasks find each other.
 func (c Command) SaysMPIType(env []string) bool {
-	return mustLookup(env, "SLURM_MPI_TYPE") != "" || slices.ContainsFunc(c.contexts, func(ctx context) bool { return ctx.last("mpi") != nil })
+	return Value(env, "SLURM_MPI_TYPE") != "" || slices.ContainsFunc(c.Apps, func(ctx App) bool { return ctx.Last("mpi") != nil })
 }
 
-// mpiType is what srun is told of that; "" nothing.
-func (c Command) mpiType(env []string) string {
-	for _, ctx := range c.contexts {
-		if o := ctx.last("mpi"); o != nil && len(o.values) > 0 {
-			return o.values[0]
+// MPIType is what srun is told of that; "" nothing.
+func (c Command) MPIType(env []string) string {
+	for _, ctx := range c.Apps {
+		if o := ctx.Last("mpi"); o != nil && len(o.Values) > 0 {
+			return o.Values[0]
 		}
 	}
-	return mustLookup(env, "SLURM_MPI_TYPE")
+	return Value(env, "SLURM_MPI_TYPE")
 }
 
 // mappingOptions say that the user has placed or bound the ranks himself.
@@ -331,21 +340,21 @@ var mappingTwins = map[string][]string{
 // UserMaps returns the option or variable by which the user has placed or
 // bound ranks; "" where the choice is free.
 func (c Command) UserMaps(env []string) string {
-	for _, ctx := range c.contexts {
-		for _, o := range ctx.options {
-			if slices.Contains(mappingOptions[c.Launcher.Dialect], o.name) {
-				return c.Argv[o.at]
+	for _, ctx := range c.Apps {
+		for _, o := range ctx.Options {
+			if slices.Contains(mappingOptions[c.Launcher.Dialect], o.Name) {
+				return c.Argv[o.At]
 			}
 		}
 	}
 	for _, name := range mappingTwins[c.Launcher.Dialect] {
-		if v, ok := lookup(env, name); ok && v != "" {
+		if v, ok := Lookup(env, name); ok && v != "" {
 			return name
 		}
 	}
 	for _, p := range append([][]string{c.Argv}, c.Programs()...) {
-		if f := readFront(p); f.binder != "" {
-			return f.binder
+		if f := readFront(p); f.Binder != "" {
+			return f.Binder
 		}
 	}
 	return ""
@@ -360,7 +369,8 @@ var libraryPrefixes = []string{
 	"IBV_", "MLX5_", "RDMAV_", "VERBS_",
 }
 
-func isLibraryVar(name string) bool {
+// IsLibraryVar reports whether a communication library reads a variable.
+func IsLibraryVar(name string) bool {
 	return slices.ContainsFunc(libraryPrefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
@@ -383,48 +393,87 @@ func (c Command) Settings(env []string) []envgen.Setting {
 	names := map[string]bool{}
 	for _, kv := range env {
 		name, _, ok := strings.Cut(kv, "=")
-		if !ok || names[name] || !isLibraryVar(name) {
+		if !ok || names[name] || !IsLibraryVar(name) {
 			continue
 		}
 		names[name] = true
-		value, _ := lookup(env, name)
-		if marker.owns(name, value) {
+		value, _ := Lookup(env, name)
+		if marker.Owns(name, value) {
 			continue
 		}
 		put(envgen.Setting{Name: name, Value: value, Where: "environment"})
 	}
 	slices.SortFunc(out, func(a, b envgen.Setting) int { return strings.Compare(a.Name, b.Name) })
-	for _, s := range c.commandLineSettings() {
+	for _, s := range c.Given() {
 		put(s)
 	}
 	return out
 }
 
-func (c Command) commandLineSettings() []envgen.Setting {
+// RankEnv are the variables that the job's ranks see, by name, as far as the
+// command line and the environment that the launcher is started with tell.
+func (c Command) RankEnv(env []string) map[string]string {
+	set := map[string]string{}
+	for _, kv := range EnvAt(c.Argv, env) {
+		if name, v, ok := strings.Cut(kv, "="); ok {
+			set[name] = v
+		}
+	}
+	for _, s := range c.Given() {
+		set[s.Name] = s.Value
+	}
+	return set
+}
+
+// readable is the command line in a dialect whose options are read. An mpirun
+// that did not say whose it is is read as the MPI to which its words make sense.
+func (c Command) readable() Command {
+	l := c.Launcher
+	if l.Dialect != Unknown || l.Words < 1 || l.Words > len(c.Argv) || !slices.Contains(mpiNames, path.Base(c.Argv[l.Words-1])) {
+		return c
+	}
+	for _, l.Dialect = range []string{OpenMPI5, OpenMPI4, MPICH, IntelMPI} {
+		if read := Parse(l, c.Argv); len(read.Doubts()) == 0 {
+			return read
+		}
+	}
+	return c
+}
+
+// Given is what the command line itself sets for the ranks: what stands behind
+// the program is the program's.
+func (c Command) Given() []envgen.Setting {
+	c = c.readable()
 	var out []envgen.Setting
 	put := func(name, value, where string) {
 		out = append(out, envgen.Setting{Name: name, Value: value, Origin: envgen.FromUser, Where: where + " on the command line"})
 	}
-	for _, ctx := range c.contexts {
-		for _, o := range ctx.options {
-			typed := c.Argv[o.at]
+	for _, ctx := range c.Apps {
+		for _, o := range ctx.Options {
+			typed := c.Argv[o.At]
 			switch c.Launcher.Dialect {
 			case OpenMPI4, OpenMPI5:
 				switch {
-				case o.name == "x" && len(o.values) == 1:
-					if name, value, ok := strings.Cut(o.values[0], "="); ok {
+				case o.Name == "x" && len(o.Values) == 1:
+					if name, value, ok := strings.Cut(o.Values[0], "="); ok {
 						put(name, value, typed)
 					}
-				case len(o.values) == 2 && mcaPrefix[o.name] != "":
-					put(mcaPrefix[o.name]+o.values[0], o.values[1], typed)
+				case len(o.Values) == 2 && o.Values[0] == "mca_base_env_list":
+					for item := range strings.SplitSeq(o.Values[1], ";") {
+						if name, value, ok := strings.Cut(item, "="); ok {
+							put(name, value, o.Values[0])
+						}
+					}
+				case len(o.Values) == 2 && mcaPrefix[o.Name] != "":
+					put(mcaPrefix[o.Name]+o.Values[0], o.Values[1], typed)
 				}
 			case MPICH, IntelMPI:
-				if (o.name == "genv" || o.name == "env") && len(o.values) == 2 {
-					put(o.values[0], o.values[1], typed)
+				if (o.Name == "genv" || o.Name == "env") && len(o.Values) == 2 {
+					put(o.Values[0], o.Values[1], typed)
 				}
 			case Srun:
-				if o.name == "export" && len(o.values) == 1 {
-					for _, item := range splitExport(o.values[0]) {
+				if o.Name == "export" && len(o.Values) == 1 {
+					for _, item := range SplitExport(o.Values[0]) {
 						if name, value, ok := strings.Cut(item, "="); ok {
 							put(name, value, "--export")
 						}
@@ -432,15 +481,15 @@ func (c Command) commandLineSettings() []envgen.Setting {
 				}
 			}
 		}
-		if ctx.program < ctx.to {
-			w := walk(c.Argv[ctx.program:ctx.to])
-			for _, kv := range w.env {
+		if ctx.Program < ctx.To {
+			w := walk(c.Argv[ctx.Program:ctx.To])
+			for _, kv := range w.Env {
 				name, value, _ := strings.Cut(kv, "=")
 				put(name, value, "env")
 			}
-			for _, kv := range w.inside {
+			for _, kv := range w.Inside {
 				name, value, _ := strings.Cut(kv, "=")
-				put(name, value, w.container)
+				put(name, value, w.Container)
 			}
 		}
 	}
@@ -452,9 +501,9 @@ var mcaPrefix = map[string]string{
 	"prtemca": "PRTE_MCA_", "gprtemca": "PRTE_MCA_", "pmixmca": "PMIX_MCA_", "gpmixmca": "PMIX_MCA_",
 }
 
-// splitExport splits srun's --export list at its commas, except inside single
+// SplitExport splits srun's --export list at its commas, except inside single
 // or double quotes. Source: slurm src/common/env.c, find_quote_token.
-func splitExport(list string) []string {
+func SplitExport(list string) []string {
 	var out []string
 	quote, from := byte(0), 0
 	for i := 0; i < len(list); i++ {
@@ -473,8 +522,8 @@ func splitExport(list string) []string {
 	return append(out, strings.Trim(list[from:], `'"`))
 }
 
-// lookup returns the last value of name in an environment.
-func lookup(env []string, name string) (string, bool) {
+// Lookup returns the last value of name in an environment.
+func Lookup(env []string, name string) (string, bool) {
 	for _, kv := range slices.Backward(env) {
 		if v, ok := strings.CutPrefix(kv, name+"="); ok {
 			return v, true
@@ -483,65 +532,14 @@ func lookup(env []string, name string) (string, bool) {
 	return "", false
 }
 
-// name is how the user called the launcher.
-func (c Command) name() string { return c.Argv[LauncherAt(c.Argv)] }
-
-// wrapped is what stands in front of the ranks' real program: wrappers, and
-// then perhaps a container runtime.
-type wrapped struct {
-	front
-	container string   // "apptainer", "docker", …; "" none
-	insert    int      // index where the runtime's own options may be added; -1
-	inside    []string // NAME=VALUE that the user has the runtime set inside
+// Value is what a name has in an environment; "" also where it is not there.
+func Value(env []string, name string) string {
+	v, _ := Lookup(env, name)
+	return v
 }
 
-// walk reads what stands in front of a program.
-func walk(words []string) wrapped {
-	w := wrapped{front: readFront(words), insert: -1}
-	if w.at >= len(words) {
-		return w
-	}
-	switch base := path.Base(words[w.at]); base {
-	case "apptainer", "singularity":
-		w.container = base
-		w.inside = containerEnv(words[w.at:], ",", "--env")
-	case "docker", "podman", "nerdctl", "enroot":
-		for j := w.at + 1; j < len(words); j++ {
-			if words[j] == "run" || words[j] == "exec" || words[j] == "start" || words[j] == "create" {
-				w.container, w.insert = base, j+1
-				w.inside = containerEnv(words[j:], "\x00", "-e", "--env")
-				break
-			}
-		}
-	case "ch-run", "shifter", "sarus", "charliecloud", "udocker":
-		w.container = base
-	}
-	return w
-}
-
-// containerEnv finds what a container runtime is told to set inside. Where its
-// options end is not read, so only names of communication libraries count.
-// between separates several settings of one option: apptainer takes a list.
-func containerEnv(words []string, between string, flags ...string) []string {
-	var out []string
-	for i, word := range words {
-		for _, flag := range flags {
-			value := ""
-			switch {
-			case word == flag && i+1 < len(words):
-				value = words[i+1]
-			case strings.HasPrefix(word, flag+"="):
-				value = word[len(flag)+1:]
-			}
-			for item := range strings.SplitSeq(value, between) {
-				if name, _, ok := strings.Cut(item, "="); ok && isLibraryVar(name) {
-					out = append(out, item)
-				}
-			}
-		}
-	}
-	return out
-}
+// Name is how the user called the launcher.
+func (c Command) Name() string { return c.Argv[LauncherAt(c.Argv)] }
 
 // Executable is the first of Executables; "" where there is none.
 func (c Command) Executable() string {
@@ -556,8 +554,8 @@ func (c Command) Executable() string {
 func (c Command) Executables() []string {
 	var out []string
 	for _, words := range c.Programs() {
-		if w := walk(words); w.doubt == "" && w.container == "" && w.at < len(words) {
-			out = append(out, words[w.at])
+		if w := walk(words); w.Doubt == "" && w.Container == "" && w.At < len(words) {
+			out = append(out, words[w.At])
 		}
 	}
 	return out
@@ -565,9 +563,9 @@ func (c Command) Executables() []string {
 
 // WorkDir is where the user said that ranks start; "" where they start here.
 func (c Command) WorkDir() string {
-	for _, ctx := range c.contexts {
-		if o := ctx.last("wdir", "chdir"); o != nil && len(o.values) > 0 {
-			return o.values[0]
+	for _, ctx := range c.Apps {
+		if o := ctx.Last("wdir", "chdir"); o != nil && len(o.Values) > 0 {
+			return o.Values[0]
 		}
 	}
 	return ""
@@ -575,26 +573,26 @@ func (c Command) WorkDir() string {
 
 // Preloads reports whether the launcher brings the program to the nodes itself.
 func (c Command) Preloads() bool {
-	return slices.ContainsFunc(c.contexts, func(ctx context) bool {
-		return ctx.last("preload-binary", "preload-files", "bcast") != nil
+	return slices.ContainsFunc(c.Apps, func(ctx App) bool {
+		return ctx.Last("preload-binary", "preload-files", "bcast") != nil
 	})
 }
 
 // Container names the container runtime that the program runs in; "" none, as
 // far as the command line tells.
 func (c Command) Container() string {
-	for _, ctx := range c.contexts {
+	for _, ctx := range c.Apps {
 		if c.Launcher.Dialect == Srun {
-			if ctx.last("container-image", "container-name") != nil {
+			if ctx.Last("container-image", "container-name") != nil {
 				return "pyxis"
 			}
-			if ctx.last("container") != nil {
+			if ctx.Last("container") != nil {
 				return "oci"
 			}
 		}
-		if ctx.program < ctx.to {
-			if w := walk(c.Argv[ctx.program:ctx.to]); w.container != "" {
-				return w.container
+		if ctx.Program < ctx.To {
+			if w := walk(c.Argv[ctx.Program:ctx.To]); w.Container != "" {
+				return w.Container
 			}
 		}
 	}

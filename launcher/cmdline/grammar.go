@@ -1,4 +1,4 @@
-package plan
+package cmdline
 
 import (
 	"maps"
@@ -6,45 +6,48 @@ import (
 	"strings"
 )
 
-// option is one option of the launcher as it stands in the command line.
-type option struct {
-	name   string   // canonical, without dashes: "np", "x", "mca"
-	at     int      // index of its word
-	words  int      // how many words it takes, its own included
-	values []string // its values, also where they are joined to it
+// Option is one option of the launcher as it stands in the command line.
+type Option struct {
+	Name   string   // canonical, without dashes: "np", "x", "mca"
+	At     int      // index of its word
+	Words  int      // how many words it takes, its own included
+	Values []string // its values, also where they are joined to it
 }
 
-// context is one application of a command line: its options, then its program.
-type context struct {
-	from, to int // its words are [from, to) of the command line
-	options  []option
-	program  int    // index of the program's word; to when there is none
-	dashes   int    // index of a "--" that ends the options; -1
-	doubt    string // why program may be wrong; "" when it is certain
+// App is one application of a command line: its options, then its program.
+type App struct {
+	From, To int // its words are [From, To) of the command line
+	Options  []Option
+	Program  int    // index of the program's word; To when there is none
+	Dashes   int    // index of a "--" that ends the options; -1
+	Doubt    string // why Program may be wrong; "" when it is certain
 }
 
-func (c *context) add(name string, at, words int, values ...string) {
-	c.options = append(c.options, option{name: name, at: at, words: words, values: values})
+func (c *App) add(name string, at, words int, values ...string) {
+	c.Options = append(c.Options, Option{Name: name, At: at, Words: words, Values: values})
 }
 
-func (c *context) unsure(why string) {
-	if c.doubt == "" {
-		c.doubt = why
+func (c *App) unsure(why string) {
+	if c.Doubt == "" {
+		c.Doubt = why
 	}
 }
 
-func (c *context) all(names ...string) []option {
-	var out []option
-	for _, o := range c.options {
-		if slices.Contains(names, o.name) {
+// All returns the options of these names, in their order.
+func (c *App) All(names ...string) []Option {
+	var out []Option
+	for _, o := range c.Options {
+		if slices.Contains(names, o.Name) {
 			out = append(out, o)
 		}
 	}
 	return out
 }
 
-func (c *context) last(names ...string) *option {
-	if all := c.all(names...); len(all) > 0 {
+// Last returns the last option of these names, which is the one that counts;
+// nil where there is none.
+func (c *App) Last(names ...string) *Option {
+	if all := c.All(names...); len(all) > 0 {
 		return &all[len(all)-1]
 	}
 	return nil
@@ -108,16 +111,16 @@ func openmpi5Grammar() *grammar {
 // splitOpenMPI4 reads left to right: a word with two dashes is a long name, a
 // word with one dash is first looked up whole, then split into letters. There
 // is no '=' form.
-func splitOpenMPI4(g *grammar, words []string, from int) context {
-	c := context{from: from, to: len(words), program: len(words), dashes: -1}
+func splitOpenMPI4(g *grammar, words []string, from int) App {
+	c := App{From: from, To: len(words), Program: len(words), Dashes: -1}
 	for i := from; i < len(words); i++ {
 		w := words[i]
 		if w == "--" {
-			c.dashes, c.program = i, i+1
+			c.Dashes, c.Program = i, i+1
 			return c
 		}
 		if !strings.HasPrefix(w, "-") {
-			c.program = i
+			c.Program = i
 			return c
 		}
 		name := strings.TrimPrefix(strings.TrimPrefix(w, "-"), "-")
@@ -134,7 +137,7 @@ func splitOpenMPI4(g *grammar, words []string, from int) context {
 
 // take adds an option whose n values are the words that follow, and returns
 // the index of its last word.
-func (c *context) take(g *grammar, words []string, name string, i, n int) int {
+func (c *App) take(g *grammar, words []string, name string, i, n int) int {
 	if n == optional {
 		n = 0
 	}
@@ -152,16 +155,16 @@ func (c *context) take(g *grammar, words []string, name string, i, n int) int {
 // splitOpenMPI5 follows PRRTE's preparation for getopt_long: a word of one dash
 // and more than two characters counts as long, a word that ends in "mca" takes
 // two values, '=' joins a value, and unique beginnings are accepted.
-func splitOpenMPI5(g *grammar, words []string, from int) context {
-	c := context{from: from, to: len(words), program: len(words), dashes: -1}
+func splitOpenMPI5(g *grammar, words []string, from int) App {
+	c := App{From: from, To: len(words), Program: len(words), Dashes: -1}
 	for i := from; i < len(words); i++ {
 		w := words[i]
 		if w == "--" {
-			c.dashes, c.program = i, i+1
+			c.Dashes, c.Program = i, i+1
 			return c
 		}
 		if !strings.HasPrefix(w, "-") || w == "-" {
-			c.program = i
+			c.Program = i
 			return c
 		}
 		long := len(w) > 2
@@ -251,12 +254,12 @@ func intelGrammar() *grammar {
 
 // splitHydra strips all leading dashes, ignores case, and takes "NAME=VALUE"
 // after genv and env as one word. A bare "--" is an error to Hydra.
-func splitHydra(g *grammar, words []string, from int) context {
-	c := context{from: from, to: len(words), program: len(words), dashes: -1}
+func splitHydra(g *grammar, words []string, from int) App {
+	c := App{From: from, To: len(words), Program: len(words), Dashes: -1}
 	for i := from; i < len(words); i++ {
 		w := words[i]
 		if !strings.HasPrefix(w, "-") {
-			c.program = i
+			c.Program = i
 			return c
 		}
 		name, value, joined := strings.Cut(strings.TrimLeft(w, "-"), "=")
@@ -327,16 +330,16 @@ func srunGrammar() *grammar {
 // splitGetopt is getopt_long with a leading '+': parsing stops at the first
 // word that is no option. Options that SPANK plugins add are read as "value
 // after =, otherwise unknown".
-func splitGetopt(g *grammar, words []string, from int) context {
-	c := context{from: from, to: len(words), program: len(words), dashes: -1}
+func splitGetopt(g *grammar, words []string, from int) App {
+	c := App{From: from, To: len(words), Program: len(words), Dashes: -1}
 	for i := from; i < len(words); i++ {
 		w := words[i]
 		switch {
 		case w == "--":
-			c.dashes, c.program = i, i+1
+			c.Dashes, c.Program = i, i+1
 			return c
 		case !strings.HasPrefix(w, "-") || w == "-":
-			c.program = i
+			c.Program = i
 			return c
 		case strings.HasPrefix(w, "--"):
 			i = c.long(g, words, i, w[2:])
@@ -348,7 +351,7 @@ func splitGetopt(g *grammar, words []string, from int) context {
 }
 
 // long reads one --name, --name=value or --name value.
-func (c *context) long(g *grammar, words []string, i int, word string) int {
+func (c *App) long(g *grammar, words []string, i int, word string) int {
 	name, value, joined := strings.Cut(word, "=")
 	name = unique(g.args, name)
 	n, known := g.args[name]
@@ -369,7 +372,7 @@ func (c *context) long(g *grammar, words []string, i int, word string) int {
 
 // letters reads a cluster of one-letter options, the last of which may have
 // its value joined or in the next word.
-func (c *context) letters(g *grammar, words []string, i int, word string) int {
+func (c *App) letters(g *grammar, words []string, i int, word string) int {
 	for j := 0; j < len(word); j++ {
 		name, ok := g.short[word[j]]
 		if !ok {
@@ -426,16 +429,16 @@ func horovodGrammar() *grammar {
 
 // splitArgparse is Python's argparse with a positional and the rest: dashed and
 // underscored spellings, unique beginnings, '=' or the next word.
-func splitArgparse(g *grammar, words []string, from int) context {
-	c := context{from: from, to: len(words), program: len(words), dashes: -1}
+func splitArgparse(g *grammar, words []string, from int) App {
+	c := App{From: from, To: len(words), Program: len(words), Dashes: -1}
 	for i := from; i < len(words); i++ {
 		w := words[i]
 		switch {
 		case w == "--":
-			c.dashes, c.program = i, i+1
+			c.Dashes, c.Program = i, i+1
 			return c
 		case !strings.HasPrefix(w, "-") || w == "-":
-			c.program = i
+			c.Program = i
 			return c
 		case g.dashed[w] != "":
 			i = c.take(g, words, g.dashed[w], i, g.args[g.dashed[w]])

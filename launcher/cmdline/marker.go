@@ -1,4 +1,4 @@
-package plan
+package cmdline
 
 import (
 	"slices"
@@ -22,7 +22,7 @@ const maxMarker = 128 << 10
 // ParseMarker finds the outer fabrun's marker in an environment. What it
 // cannot read counts as no marker.
 func ParseMarker(env []string) Marker {
-	text, ok := lookup(env, MarkerName)
+	text, ok := Lookup(env, MarkerName)
 	if !ok || len(text) > maxMarker {
 		return Marker{}
 	}
@@ -50,7 +50,8 @@ func (m Marker) String() string {
 	return b.String()
 }
 
-func (m Marker) owns(name, value string) bool {
+// Owns reports whether the outer fabrun set this variable to this value.
+func (m Marker) Owns(name, value string) bool {
 	return slices.Contains(m.Vars, name+"="+value)
 }
 
@@ -95,8 +96,8 @@ func ShimNames() []string {
 	return []string{"mpirun", "mpiexec", "orterun", "mpirun.openmpi", "mpiexec.openmpi", "mpirun.mpich", "mpiexec.mpich", "mpiexec.hydra", "srun", "torchrun"}
 }
 
-// shimValue is what ParseShim reads.
-func shimValue(dir string, flags []string) string {
+// ShimValue is what ParseShim reads.
+func ShimValue(dir string, flags []string) string {
 	out := "1;" + escape(dir)
 	for _, f := range flags {
 		out += ";" + escape(f)
@@ -106,7 +107,7 @@ func shimValue(dir string, flags []string) string {
 
 // ParseShim returns the shims' directory and the flags of the outer fabrun.
 func ParseShim(env []string) (dir string, flags []string, ok bool) {
-	text, there := lookup(env, ShimName)
+	text, there := Lookup(env, ShimName)
 	parts := strings.Split(text, ";")
 	if !there || len(text) > maxMarker || len(parts) < 2 || parts[0] != "1" || parts[1] == "" {
 		return "", nil, false

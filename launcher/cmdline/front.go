@@ -1,4 +1,4 @@
-package plan
+package cmdline
 
 import (
 	"path"
@@ -42,22 +42,22 @@ var wrappers = []wrapper{
 	{name: "likwid-pin", value: "-c -s -d", flags: "-q -i -S -m", binds: true},
 }
 
-// front is what stands in front of a program: env VAR=x, numactl -N 0, nohup.
-type front struct {
-	at     int      // index of the program's own word
-	env    []string // NAME=VALUE set on the way
-	unset  []string // names removed on the way
-	clear  bool     // env -i: nothing of the environment arrives
-	binder string   // the wrapper that says where the process runs; ""
-	doubt  string   // the wrapper whose words are not all understood; at is its own index
+// Front is what stands in front of a program: env VAR=x, numactl -N 0, nohup.
+type Front struct {
+	At     int      // index of the program's own word
+	Env    []string // NAME=VALUE set on the way
+	Unset  []string // names removed on the way
+	Clear  bool     // env -i: nothing of the environment arrives
+	Binder string   // the wrapper that says where the process runs; ""
+	Doubt  string   // the wrapper whose words are not all understood; At is its own index
 }
 
 // readFront reads the wrappers at the front of words. Where one cannot be read
 // for certain it stops there, and that wrapper is the program.
-func readFront(words []string) front {
-	var f front
-	for f.at < len(words) {
-		base := path.Base(words[f.at])
+func readFront(words []string) Front {
+	var f Front
+	for f.At < len(words) {
+		base := path.Base(words[f.At])
 		i := slices.IndexFunc(wrappers, func(w wrapper) bool { return w.name == base })
 		if i < 0 {
 			return f
@@ -66,16 +66,16 @@ func readFront(words []string) front {
 		if base == "env" {
 			next, ok = f.readEnv(words)
 		} else {
-			next, ok = wrappers[i].end(words, f.at+1)
+			next, ok = wrappers[i].end(words, f.At+1)
 		}
 		if !ok || next >= len(words) {
-			f.doubt = base
+			f.Doubt = base
 			return f
 		}
 		if wrappers[i].binds {
-			f.binder = base
+			f.Binder = base
 		}
-		f.at = next
+		f.At = next
 	}
 	return f
 }
@@ -113,20 +113,20 @@ func (w wrapper) end(words []string, i int) (int, bool) {
 }
 
 // readEnv reads env(1): options, NAME=VALUE words, then the program.
-func (f *front) readEnv(words []string) (int, bool) {
-	i := f.at + 1
+func (f *Front) readEnv(words []string) (int, bool) {
+	i := f.At + 1
 	for ; i < len(words); i++ {
 		switch w := words[i]; {
 		case w == "-i" || w == "-" || w == "--ignore-environment":
-			f.clear = true
+			f.Clear = true
 		case w == "-u" || w == "--unset":
 			if i++; i < len(words) {
-				f.unset = append(f.unset, words[i])
+				f.Unset = append(f.Unset, words[i])
 			}
 		case strings.HasPrefix(w, "--unset="):
-			f.unset = append(f.unset, strings.TrimPrefix(w, "--unset="))
+			f.Unset = append(f.Unset, strings.TrimPrefix(w, "--unset="))
 		case strings.HasPrefix(w, "-u") && !strings.HasPrefix(w, "--"):
-			f.unset = append(f.unset, w[2:])
+			f.Unset = append(f.Unset, w[2:])
 		case w == "-C" || w == "--chdir":
 			i++
 		case strings.HasPrefix(w, "--chdir="), w == "-v", w == "--debug":
@@ -136,7 +136,7 @@ func (f *front) readEnv(words []string) (int, bool) {
 			return i, false
 		default:
 			if name, _, ok := strings.Cut(w, "="); ok && name != "" {
-				f.env = append(f.env, w)
+				f.Env = append(f.Env, w)
 				continue
 			}
 			return i, true
@@ -148,12 +148,12 @@ func (f *front) readEnv(words []string) (int, bool) {
 // launcherAt is the index of the word that names the launcher: 0, or behind
 // wrappers that lead to one for certain. Behind "env -i" nothing that fabrun
 // sets would arrive, so that is not looked through.
-func launcherAt(argv []string) (int, front) {
+func launcherAt(argv []string) (int, Front) {
 	f := readFront(argv)
-	if f.at == 0 || f.clear || f.doubt != "" || f.at >= len(argv) || !startsRanks(argv[f.at:]) {
-		return 0, front{}
+	if f.At == 0 || f.Clear || f.Doubt != "" || f.At >= len(argv) || !startsRanks(argv[f.At:]) {
+		return 0, Front{}
 	}
-	return f.at, f
+	return f.At, f
 }
 
 // LauncherAt is the index of the word that names the launcher.
@@ -167,12 +167,21 @@ func LauncherAt(argv []string) int {
 // environment is.
 func EnvAt(argv, env []string) []string {
 	_, f := launcherAt(argv)
-	if len(f.env) == 0 && len(f.unset) == 0 {
+	if len(f.Env) == 0 && len(f.Unset) == 0 {
 		return env
 	}
 	gone := func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
-		return slices.Contains(f.unset, name) || slices.ContainsFunc(f.env, func(set string) bool { return strings.HasPrefix(set, name+"=") })
+		return slices.Contains(f.Unset, name) || slices.ContainsFunc(f.Env, func(set string) bool { return strings.HasPrefix(set, name+"=") })
 	}
-	return append(slices.DeleteFunc(slices.Clone(env), gone), f.env...)
+	return append(slices.DeleteFunc(slices.Clone(env), gone), f.Env...)
+}
+
+// ClearsEnvironment is the launcher behind an "env -i", which nothing that is
+// set in the environment reaches; "" where there is none.
+func ClearsEnvironment(argv []string) string {
+	if f := readFront(argv); f.Clear && f.At < len(argv) && startsRanks(argv[f.At:]) {
+		return argv[f.At]
+	}
+	return ""
 }

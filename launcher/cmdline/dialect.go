@@ -1,4 +1,4 @@
-package plan
+package cmdline
 
 import (
 	"path"
@@ -42,7 +42,7 @@ type Launcher struct {
 
 // grammar is how the words between launcher and program are read.
 type grammar struct {
-	split  func(g *grammar, words []string, from int) context
+	split  func(g *grammar, words []string, from int) App
 	args   map[string]int // canonical option name → number of values; optional marks one that only '=' gives
 	alias  map[string]string
 	short  map[byte]string   // one-letter options
@@ -86,6 +86,16 @@ func grammarOf(dialect string) *grammar {
 		}
 	}
 	return nil
+}
+
+// Options reads words as the options of a launcher's dialect, up to the first
+// that is none; known is false for a dialect whose command line is not read.
+func Options(dialect string, words []string) (app App, known bool) {
+	g := grammarOf(dialect)
+	if g == nil {
+		return App{}, false
+	}
+	return g.split(g, words, 0), true
 }
 
 // ReadsCommandLine reports whether a dialect is one whose command line fabrun

@@ -1,0 +1,61 @@
+package cmdline
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// torchOwn are the options by which a user arranges several nodes himself; each
+// is also read from PET_NAME (torch/distributed/run.py).
+var torchOwn = []string{"standalone", "node-rank", "master-addr", "master-port", "rdzv-endpoint", "rdzv-id"}
+
+// TorchSpread reports whether torchrun is to be started on n nodes by fabrun:
+// the user has arranged nothing himself, or only the number of nodes, rightly.
+// why says what stands against it; "" when nothing does, or when it is not
+// about torchrun at all.
+func (c Command) TorchSpread(env []string, n int) (spread bool, why string) {
+	if c.Launcher.Dialect != Torchrun || n < 2 || len(c.Apps) == 0 {
+		return false, ""
+	}
+	ctx := c.Apps[0]
+	for _, name := range torchOwn {
+		if o := ctx.Last(name); o != nil {
+			return false, c.Argv[o.At] + " is given: torchrun is started here only"
+		}
+		if v := petVar(name); Value(env, v) != "" {
+			return false, v + " is set: torchrun is started here only"
+		}
+	}
+	nodes := Value(env, petVar("nnodes"))
+	if o := ctx.Last("nnodes"); o != nil && len(o.Values) > 0 {
+		nodes = o.Values[0]
+	}
+	if nodes != "" && nodes != strconv.Itoa(n) && nodes != "1" {
+		lo, hi, elastic := strings.Cut(nodes, ":")
+		a, err1 := strconv.Atoi(lo)
+		b, err2 := strconv.Atoi(hi)
+		if !elastic || err1 != nil || err2 != nil || n < a || n > b {
+			return false, fmt.Sprintf("--nnodes %s does not fit the %d hosts: torchrun is started here only", nodes, n)
+		}
+	}
+	if nodes == "1" {
+		return false, "--nnodes 1: torchrun is started here only"
+	}
+	return true, ""
+}
+
+// TorchRestarts reports whether torchrun is to start workers again that fail.
+func (c Command) TorchRestarts(env []string) bool {
+	restarts := Value(env, petVar("max-restarts"))
+	if len(c.Apps) > 0 {
+		if o := c.Apps[0].Last("max-restarts"); o != nil && len(o.Values) > 0 {
+			restarts = o.Values[0]
+		}
+	}
+	return restarts != "" && restarts != "0"
+}
+
+func petVar(option string) string {
+	return "PET_" + strings.ToUpper(strings.ReplaceAll(option, "-", "_"))
+}
