@@ -428,11 +428,11 @@ func (s *state) networks() []string {
 	for _, n := range s.nodes {
 		for _, p := range n.use {
 			switch {
-			case p.family == efa:
+			case p.family == topology.EFA:
 				put("efa")
-			case p.family == cxi:
+			case p.family == topology.CXI:
 				put("cxi")
-			case p.family == psm:
+			case p.family == topology.PSM:
 				put("psm")
 			case p.roce():
 				put("roce")

@@ -5,22 +5,18 @@ import (
 	"slices"
 	"strings"
 
+	"fabrun/topology"
 	"fabrun/topology/finding"
 )
 
-func (n *node) hasFamily(f family) bool {
+func (n *node) hasFamily(f topology.Family) bool {
 	return slices.ContainsFunc(n.use, func(p *port) bool { return p.family == f })
 }
 
 // ncclGate forbids NCCL's fallback to sockets, which is the only way to make
 // it an error; only under --strict, since a wrong name ends the job.
 func ncclGate(s *state, n *node) []Var {
-	if n.hasFamily(efa) && s.usesNCCL() && n.v.NetPlugin == "" && len(n.h.Software) > 0 && !s.in.Job.InContainer {
-		s.add(finding.Finding{
-			ID: "gate.efa-plugin", Severity: finding.Error, Host: n.h.Name, Subject: "NCCL", Seen: "EFA, and no network plugin for NCCL",
-			Wanted: "the aws-ofi-nccl plugin (libnccl-net.so)", Why: "NCCL itself cannot use EFA: it goes over TCP", Hint: "install aws-ofi-nccl, or use an image that has it",
-		})
-	}
+	s.pluginMissing(n)
 	if !s.in.Job.Strict || !s.usesNCCL() {
 		return nil
 	}
@@ -48,6 +44,30 @@ func ncclGate(s *state, n *node) []Var {
 	return out
 }
 
+// pluginMissing says that NCCL goes over sockets for want of its plugin: it can
+// use neither EFA nor Slingshot by itself.
+func (s *state) pluginMissing(n *node) {
+	if !s.usesNCCL() || n.v.NetPlugin != "" || len(n.h.Software) == 0 || s.in.Job.InContainer || hasSoftware(n.h, "nccl-plugin") {
+		return
+	}
+	for _, p := range n.use {
+		d := topology.DriverNamed(p.hca.Driver)
+		if d.NCCLPlugin == "" {
+			continue
+		}
+		f := finding.Finding{
+			ID: "gate.efa-plugin", Severity: finding.Error, Host: n.h.Name, Subject: "NCCL", Seen: "EFA, and no network plugin for NCCL",
+			Wanted: "the " + d.NCCLPlugin + " plugin (libnccl-net.so)", Why: "NCCL itself cannot use EFA: it goes over TCP", Hint: "install aws-ofi-nccl, or use an image that has it",
+		}
+		if d.Family == topology.CXI {
+			f.ID, f.Seen = "gate.cxi-plugin", "Slingshot, and no network plugin for NCCL"
+			f.Why = "NCCL itself cannot use Slingshot: it goes over TCP on " + cmpOr(p.p.Netdev, "its interfaces")
+		}
+		s.add(f)
+		return
+	}
+}
+
 // libfabricGate names the provider where there is only one right one, so that
 // its absence is an error and not TCP.
 func libfabricGate(s *state, n *node) []Var {
@@ -57,7 +77,7 @@ func libfabricGate(s *state, n *node) []Var {
 	provider := ""
 	var evidence []string
 	switch {
-	case n.hasFamily(efa):
+	case n.hasFamily(topology.EFA):
 		provider, evidence = "efa", []string{"driver efa"}
 	case n.v.MPIKind != "intelmpi":
 	case slices.ContainsFunc(n.verbsPorts(false), func(p *port) bool { return p.hca.Driver == "mlx5" }) && (n.v.UCX != "" || hasSoftware(n.h, "ucx")):
@@ -247,12 +267,12 @@ func ucxLog(s *state, n *node) []Var {
 func (s *state) otherFabrics() {
 	for _, n := range s.usedNodes() {
 		switch {
-		case n.hasFamily(cxi):
+		case n.hasFamily(topology.CXI):
 			s.add(finding.Finding{
 				ID: "hca.slingshot", Severity: finding.Note, Host: n.h.Name, Subject: "Slingshot", Seen: "cxi devices", Wanted: "",
 				Why: "the vendor's libfabric provider uses them by itself; UCX is not for them", Hint: "NCCL needs the aws-ofi-nccl plugin built for cxi",
 			})
-		case n.hasFamily(psm):
+		case n.hasFamily(topology.PSM):
 			s.add(finding.Finding{
 				ID: "hca.omni-path", Severity: finding.Note, Host: n.h.Name, Subject: "Omni-Path", Seen: "hfi1 or qib devices", Wanted: "",
 				Why: "MPI uses them through PSM2 or libfabric by itself; UCX is not for them", Hint: "",

@@ -307,7 +307,7 @@ func judgeHCA(j *judging, set Setting) {
 func (j *judging) judgeHCAOn(n *node, set Setting, f filter) {
 	var useful, useless, extra []string
 	for _, p := range n.ports {
-		if p.family != verbs && p.family != psm || !f.takes(p.hca.Name, p.p.Number) {
+		if p.family != topology.Verbs && p.family != topology.PSM || !f.takes(p.hca.Name, p.p.Number) {
 			continue
 		}
 		if p.rejectID == "" {
@@ -444,14 +444,15 @@ func (j *judging) sayPortless(set Setting, host, item string) {
 	})
 }
 
-// rdmaName says whether a name looks like an RDMA device's and not like a netdev's.
+// rdmaName says whether a name looks like an RDMA device's and not like a
+// netdev's: a driver's own, or udev's (rocep…, ibp…; an interface's is ibp…d…).
 func rdmaName(name string) bool {
-	for _, p := range []string{"mlx4_", "mlx5_", "bnxt_re", "irdma", "ionic_", "rocep", "roceP", "rxe", "hns_", "qedr", "ibp"} {
-		if strings.HasPrefix(name, p) {
-			return p != "ibp" || !strings.Contains(name, "d")
-		}
+	if strings.HasPrefix(name, "rocep") || strings.HasPrefix(name, "roceP") || strings.HasPrefix(name, "ibp") && !strings.Contains(name, "d") {
+		return true
 	}
-	return false
+	return slices.ContainsFunc(topology.Drivers(), func(d topology.Driver) bool {
+		return slices.ContainsFunc(d.Prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
+	})
 }
 
 // rankWords are names of variables that differ from rank to rank.
@@ -485,7 +486,7 @@ func judgeGIDPin(j *judging, set Setting) {
 		roce := false
 		for _, p := range n.ports {
 			// ports that the pin would be used on: up, RoCE, and taken by the user's own list
-			if p.family != verbs || !p.roce() || p.rejectID != "" && p.rejectID != "hca.gid" || !j.userTakes(n, p, set.Name) {
+			if p.family != topology.Verbs || !p.roce() || p.rejectID != "" && p.rejectID != "hca.gid" || !j.userTakes(n, p, set.Name) {
 				continue
 			}
 			roce = true

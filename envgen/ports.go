@@ -12,39 +12,13 @@ import (
 	"fabrun/topology/finding"
 )
 
-// family is the software by which a device is used.
-type family string
-
-const (
-	verbs family = "verbs" // libibverbs: NCCL's IB transport, UCX
-	psm   family = "psm"   // Omni-Path, True Scale: PSM2 or libfabric
-	efa   family = "efa"   // libfabric
-	cxi   family = "cxi"   // Slingshot: libfabric
-	iwarp family = "iwarp" // verbs without GIDs that NCCL or UCX could use
-)
-
-func familyOf(h *topology.HCA) family {
-	switch {
-	case h.Class == "cxi" || h.Driver == "cxi" || h.Driver == "cxi_ss1":
-		return cxi
-	case h.Driver == "efa":
-		return efa
-	case h.Driver == "hfi1" || h.Driver == "qib" || h.Driver == "ib_qib":
-		return psm
-	case h.Driver == "siw" || h.Driver == "iw_cxgb4" || h.Driver == "cxgb4" || strings.HasPrefix(h.NodeType, "RNIC"):
-		return iwarp
-	default:
-		return verbs
-	}
-}
-
 // port is one port of one HCA with what was decided about it.
 type port struct {
 	node     *node
 	hca      *topology.HCA
 	p        *topology.Port
 	netdev   *topology.Netdev // nil: none visible
-	family   family
+	family   topology.Family
 	gid      *topology.GID
 	gidNot   []Alternative
 	subnet   netip.Prefix // of the chosen GID's address; invalid unknown
@@ -162,7 +136,7 @@ func portDriver(s *state, p *port) string {
 }
 
 func portFamily(_ *state, p *port) string {
-	if p.family == iwarp {
+	if p.family == topology.IWARP {
 		return "iWARP: neither NCCL nor UCX uses it"
 	}
 	return ""
@@ -183,7 +157,7 @@ func portDown(_ *state, p *port) string {
 
 func portLinkLayer(s *state, p *port) string {
 	want := s.in.Profile.Fabric.LinkLayer
-	if p.family != verbs && p.family != psm || p.p.LinkLayer == "" {
+	if p.family != topology.Verbs && p.family != topology.PSM || p.p.LinkLayer == "" {
 		return ""
 	}
 	switch {
@@ -196,7 +170,7 @@ func portLinkLayer(s *state, p *port) string {
 }
 
 func portGID(s *state, p *port) string {
-	if p.family != verbs || !p.roce() {
+	if p.family != topology.Verbs || !p.roce() {
 		return ""
 	}
 	if len(p.p.GIDs) == 0 {
@@ -286,7 +260,7 @@ func (s *state) choosePorts() {
 		for i := range n.h.HCAs {
 			hca := &n.h.HCAs[i]
 			for j := range hca.Ports {
-				p := &port{node: n, hca: hca, p: &hca.Ports[j], family: familyOf(hca)}
+				p := &port{node: n, hca: hca, p: &hca.Ports[j], family: hca.Family()}
 				p.text = hca.Name + ":" + strconv.Itoa(p.p.Number)
 				p.netdev = n.netdev(p.p.Netdev)
 				for _, r := range s.portRules {
@@ -333,7 +307,7 @@ func (s *state) oneLinkLayer(n *node) {
 	}
 	var ib, eth float64
 	for _, p := range n.ports {
-		if p.rejectID == "" && p.family == verbs {
+		if p.rejectID == "" && p.family == topology.Verbs {
 			switch {
 			case p.infiniband():
 				ib += max(p.rate(), 1)
@@ -346,7 +320,7 @@ func (s *state) oneLinkLayer(n *node) {
 		return
 	}
 	for _, p := range n.ports {
-		if p.rejectID != "" || p.family != verbs {
+		if p.rejectID != "" || p.family != topology.Verbs {
 			continue
 		}
 		if ib >= eth && p.roce() {

@@ -30,7 +30,7 @@ func (n *node) dcbOf(p *port) (*topology.DCB, string) {
 func (s *state) judgeClassOn(n *node, what string, tc int) {
 	dscp := tc >> 2
 	for _, p := range n.use {
-		if p.family != verbs || !p.roce() {
+		if p.family != topology.Verbs || !p.roce() {
 			continue
 		}
 		dcb, dev := n.dcbOf(p)
@@ -108,7 +108,7 @@ func (s *state) qosFindings() {
 		tc := q.RDMA.TC()
 		s.judgeClassOn(n, what, tc)
 		for _, p := range n.use {
-			if p.family != verbs || !p.roce() {
+			if p.family != topology.Verbs || !p.roce() {
 				continue
 			}
 			if g := p.p.GlobalTClass; g != nil && *g>>2 != q.RDMA.DSCP {

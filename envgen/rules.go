@@ -11,12 +11,13 @@ import (
 	"fabrun/topology/finding"
 )
 
-// verbsPorts are the chosen ports that verbs libraries use; psm devices speak
-// verbs too, and NCCL uses them so, but UCX is not for them.
-func (n *node) verbsPorts(withPSM bool) []*port {
+// verbsPorts are the chosen ports that verbs libraries use, forNCCL or for UCX.
+// psm devices speak verbs too, and NCCL uses them so, but UCX is not for them; nor
+// for devices without unreliable datagrams, over which it wires up.
+func (n *node) verbsPorts(forNCCL bool) []*port {
 	var out []*port
 	for _, p := range n.use {
-		if p.family == verbs || withPSM && p.family == psm {
+		if p.family == topology.Verbs && (forNCCL || !topology.DriverNamed(p.hca.Driver).NoUD) || forNCCL && p.family == topology.PSM {
 			out = append(out, p)
 		}
 	}
@@ -24,7 +25,7 @@ func (n *node) verbsPorts(withPSM bool) []*port {
 }
 
 func (n *node) anyRoCE() bool {
-	return slices.ContainsFunc(n.use, func(p *port) bool { return p.family == verbs && p.roce() })
+	return slices.ContainsFunc(n.use, func(p *port) bool { return p.family == topology.Verbs && p.roce() })
 }
 
 func (n *node) rejectedPorts() []Alternative {
@@ -162,7 +163,7 @@ func (s *state) rocePorts() []*port {
 	var ps []*port
 	for _, n := range s.usedNodes() {
 		for _, p := range n.use {
-			if p.family == verbs && p.roce() && p.gid != nil {
+			if p.family == topology.Verbs && p.roce() && p.gid != nil {
 				ps = append(ps, p)
 			}
 		}
@@ -554,7 +555,7 @@ func openMPIGate(s *state, n *node) []Var {
 		Rejected: []Alternative{{Value: "unset", Why: "Open MPI ranks ucx below its TCP path for devices it does not list"}},
 		IfWrong:  "a silent fallback to TCP",
 	}}
-	if slices.ContainsFunc(ps, func(p *port) bool { return p.hca.Driver != "mlx5" && p.hca.Driver != "mlx4" && p.hca.Driver != "" }) {
+	if slices.ContainsFunc(ps, func(p *port) bool { return p.hca.Driver != "" && !topology.DriverNamed(p.hca.Driver).UCXByDefault }) {
 		out = append(out, Var{
 			Name: "OMPI_MCA_opal_common_ucx_devices", Value: "any", Evidence: []string{"driver " + ps[0].hca.Driver},
 			Why: "Open MPI's list of devices for UCX is mlx* only", IfWrong: "pml ucx refuses this device",

@@ -132,15 +132,17 @@ func (l *look) say(sev finding.Severity, subject, seen, wanted, why, hint string
 	l.out = append(l.out, finding.Finding{ID: l.id, Severity: sev, Host: l.h.Name, Subject: subject, Seen: seen, Wanted: wanted, Why: why, Hint: hint})
 }
 
-// forPort lowers what does not concern the job to a note.
-func forPort(r portRef, sev finding.Severity) finding.Severity {
-	if !r.mine {
-		return finding.Note
-	}
-	return sev
+// jobs are the ports that the job uses: of others nothing is wanted, whatever
+// their MTU, trust mode or addresses are.
+func (l *look) jobs() []portRef {
+	return slices.DeleteFunc(slices.Clone(l.ports), func(r portRef) bool { return !r.mine })
 }
 
-func (r portRef) roce() bool   { return r.port.LinkLayer == "Ethernet" }
+func (l *look) usesHCA(name string) bool {
+	return slices.ContainsFunc(l.ports, func(r portRef) bool { return r.hca.Name == name && r.mine })
+}
+
+func (r portRef) roce() bool   { return r.port.LinkLayer == "Ethernet" && r.hca.SpeaksRoCE() }
 func (r portRef) ib() bool     { return r.port.LinkLayer == "InfiniBand" }
 func (r portRef) active() bool { return r.port.State == "ACTIVE" }
 
@@ -217,7 +219,7 @@ func checkAny(l *look) {
 var downStates = []string{"Sleep", "Polling", "Disabled", "PortConfigurationTraining", "LinkErrorRecovery", "Phy Test"}
 
 func checkState(l *look) {
-	for _, r := range l.ports {
+	for _, r := range l.jobs() {
 		if r.port.State == "" || r.active() && !slices.Contains(downStates, r.port.PhysState) {
 			continue
 		}
@@ -239,7 +241,7 @@ func checkState(l *look) {
 		if r.port.PhysState != "" {
 			seen += ", " + r.port.PhysState
 		}
-		l.say(forPort(r, finding.Error), r.String(), seen, "ACTIVE, LinkUp", "this rail carries nothing", hint)
+		l.say(finding.Error, r.String(), seen, "ACTIVE, LinkUp", "this rail carries nothing", hint)
 	}
 }
 
@@ -249,8 +251,8 @@ func checkRate(l *look) {
 	if want == nil {
 		// What most of the job's ports have here.
 		count := map[float64]int{}
-		for _, r := range l.ports {
-			if r.mine && r.active() && r.port.RateTrusted && r.port.RateGbps != nil {
+		for _, r := range l.jobs() {
+			if r.active() && r.port.RateTrusted && r.port.RateGbps != nil {
 				count[*r.port.RateGbps]++
 			}
 		}
@@ -265,8 +267,8 @@ func checkRate(l *look) {
 		}
 		want, wanted = &best, "what its siblings have"
 	}
-	for _, r := range l.ports {
-		if !r.mine || !r.active() || !r.port.RateTrusted || r.port.RateGbps == nil || *r.port.RateGbps >= *want*0.99 {
+	for _, r := range l.jobs() {
+		if !r.active() || !r.port.RateTrusted || r.port.RateGbps == nil || *r.port.RateGbps >= *want*0.99 {
 			continue
 		}
 		seen := fmt.Sprintf("%g Gb/s", *r.port.RateGbps)
@@ -282,37 +284,33 @@ func checkLinkLayer(l *look) {
 	if want == "" {
 		return
 	}
-	for _, r := range l.ports {
+	for _, r := range l.jobs() {
 		if r.port.LinkLayer == "" || strings.EqualFold(r.port.LinkLayer, want) {
 			continue
 		}
-		sev := finding.Note
-		if l.j.Ports != nil && r.mine {
-			sev = finding.Error
-		}
-		l.say(sev, r.String(), r.port.LinkLayer, want, "the profile does not mean this port", "mlxconfig -d "+orText(r.hca.PCI, r.hca.Name)+" set LINK_TYPE_P1=…, or another profile")
+		l.say(finding.Error, r.String(), r.port.LinkLayer, want, "the profile does not mean this port", "mlxconfig -d "+orText(r.hca.PCI, r.hca.Name)+" set LINK_TYPE_P1=…, or another profile")
 	}
 }
 
 func checkSM(l *look) {
-	for _, r := range l.ports {
+	for _, r := range l.jobs() {
 		if !r.ib() || !r.active() && r.port.State != "INIT" {
 			continue
 		}
 		if r.port.SMLID != nil && *r.port.SMLID == 0 || r.port.LID != nil && *r.port.LID == 0 {
-			l.say(forPort(r, finding.Error), r.String(), "LID or SM LID 0", "both set", "no subnet manager has seen this port", "start opensm on one node, or the switch's; 'sminfo' asks for it")
+			l.say(finding.Error, r.String(), "LID or SM LID 0", "both set", "no subnet manager has seen this port", "start opensm on one node, or the switch's; 'sminfo' asks for it")
 		}
 	}
 }
 
 func checkPKey(l *look) {
-	for _, r := range l.ports {
+	for _, r := range l.jobs() {
 		if !r.ib() || r.port.PKeys == nil {
 			continue
 		}
 		full := slices.ContainsFunc(r.port.PKeys, func(k uint16) bool { return k&0x8000 != 0 && k != 0 })
 		if !full {
-			l.say(forPort(r, finding.Error), r.String(), fmt.Sprintf("partition keys %#04x", r.port.PKeys), "one with the full-member bit 0x8000", "limited members cannot talk to each other", "ask for full membership in partitions.conf of the subnet manager")
+			l.say(finding.Error, r.String(), fmt.Sprintf("partition keys %#04x", r.port.PKeys), "one with the full-member bit 0x8000", "limited members cannot talk to each other", "ask for full membership in partitions.conf of the subnet manager")
 		}
 	}
 }
@@ -322,7 +320,7 @@ func checkMTU(l *look) {
 	if l.p.Fabric.MinMTUBytes != nil {
 		min = *l.p.Fabric.MinMTUBytes
 	}
-	for _, r := range l.ports {
+	for _, r := range l.jobs() {
 		if !r.active() {
 			continue
 		}
@@ -332,22 +330,22 @@ func checkMTU(l *look) {
 			if l.p.Fabric.MinMTUBytes != nil {
 				sev = finding.Error
 			}
-			l.say(forPort(r, sev), r.String()+" ("+n.Name+")", fmt.Sprintf("MTU %d", *n.MTU), fmt.Sprintf("%d or more", min), "RDMA packets shrink to a quarter, and nodes that differ hang", fmt.Sprintf("ip link set %s mtu 9000, on every node and switch", n.Name))
+			l.say(sev, r.String()+" ("+n.Name+")", fmt.Sprintf("MTU %d", *n.MTU), fmt.Sprintf("%d or more", min), "RDMA packets shrink to a quarter, and nodes that differ hang", fmt.Sprintf("ip link set %s mtu 9000, on every node and switch", n.Name))
 			continue
 		}
 		if m := r.port.ActiveMTU; m != nil && *m < 4096 && (r.ib() || min >= 4200) {
-			l.say(forPort(r, finding.Warning), r.String(), fmt.Sprintf("RDMA MTU %d", *m), "4096", "every packet carries less than it could", "raise the netdev's MTU, or the subnet manager's partition MTU")
+			l.say(finding.Warning, r.String(), fmt.Sprintf("RDMA MTU %d", *m), "4096", "every packet carries less than it could", "raise the netdev's MTU, or the subnet manager's partition MTU")
 		}
 	}
 }
 
 func checkGID(l *look) {
-	for _, r := range l.ports {
+	for _, r := range l.jobs() {
 		if !r.roce() || !r.active() {
 			continue
 		}
 		if r.port.GIDUnreadable != "" {
-			l.say(forPort(r, finding.Error), r.String(), "GID table: "+r.port.GIDUnreadable, "readable", "no connection can be addressed", "in a container: use the host's network (--network host), or move the interface in")
+			l.say(finding.Error, r.String(), "GID table: "+r.port.GIDUnreadable, "readable", "no connection can be addressed", "in a container: use the host's network (--network host), or move the interface in")
 			continue
 		}
 		if r.port.GIDs == nil && r.port.GIDZero == 0 {
@@ -372,11 +370,11 @@ func checkGID(l *look) {
 		switch {
 		case v2:
 		case away:
-			l.say(forPort(r, finding.Error), r.String(), "its addresses belong to a netdev in another network namespace", "the netdev here", "the device is seen, its GIDs cannot be used", "run with the host's network, or give the netdev to this namespace")
+			l.say(finding.Error, r.String(), "its addresses belong to a netdev in another network namespace", "the netdev here", "the device is seen, its GIDs cannot be used", "run with the host's network, or give the netdev to this namespace")
 		case v1:
-			l.say(forPort(r, finding.Error), r.String(), "RoCE v1 GIDs only", "RoCE v2", "RoCE v1 is not routed and carries no DSCP", "cma_roce_mode and the driver's RoCE mode: mlxconfig … ROCE_MODE")
+			l.say(finding.Error, r.String(), "RoCE v1 GIDs only", "RoCE v2", "RoCE v1 is not routed and carries no DSCP", "cma_roce_mode and the driver's RoCE mode: mlxconfig … ROCE_MODE")
 		default:
-			l.say(forPort(r, finding.Error), r.String()+" ("+r.port.Netdev+")", "no routable GID", orText(l.p.Fabric.GIDFamily, "an address")+" on the netdev", "the port is up and has no address: connections fail or take link-local", "ip addr add ADDRESS/LEN dev "+orText(r.port.Netdev, "NETDEV"))
+			l.say(finding.Error, r.String()+" ("+r.port.Netdev+")", "no routable GID", orText(l.p.Fabric.GIDFamily, "an address")+" on the netdev", "the port is up and has no address: connections fail or take link-local", "ip addr add ADDRESS/LEN dev "+orText(r.port.Netdev, "NETDEV"))
 		}
 	}
 }
@@ -386,8 +384,8 @@ func (l *look) qosPorts(f func(r portRef, n *topology.Netdev, q *profiles.QoS)) 
 	if l.p.Fabric.QoS == nil {
 		return
 	}
-	for _, r := range l.ports {
-		if r.mine && r.roce() && r.active() {
+	for _, r := range l.jobs() {
+		if r.roce() && r.active() {
 			if n := l.nic(r); n != nil {
 				f(r, n, l.p.Fabric.QoS)
 			}
@@ -461,9 +459,9 @@ func checkTClass(l *look) {
 		return
 	}
 	want := l.p.Fabric.QoS.RDMA.TC()
-	for _, r := range l.ports {
+	for _, r := range l.jobs() {
 		if t := r.port.GlobalTClass; t != nil && *t != want {
-			l.say(forPort(r, finding.Error), r.String(), fmt.Sprintf("port-wide traffic class %d", *t), fmt.Sprintf("%d, or none", want),
+			l.say(finding.Error, r.String(), fmt.Sprintf("port-wide traffic class %d", *t), fmt.Sprintf("%d, or none", want),
 				"it overrides what every library sets", fmt.Sprintf("echo %d > /sys/class/infiniband/%s/tc/%d/traffic_class", want, r.hca.Name, r.port.Number))
 		}
 	}
@@ -513,14 +511,11 @@ func checkPause(l *look) {
 }
 
 func checkPCIe(l *look) {
-	one := func(addr, what string, mine bool) {
+	const sev = finding.Warning
+	one := func(addr, what string) {
 		d := l.pci(addr)
 		if d == nil {
 			return
-		}
-		sev := finding.Warning
-		if !mine {
-			sev = finding.Note
 		}
 		if d.Link.Width != nil && d.LinkMax.Width != nil && *d.Link.Width > 0 && *d.Link.Width < *d.LinkMax.Width {
 			l.say(sev, what, fmt.Sprintf("PCIe x%d", *d.Link.Width), fmt.Sprintf("x%d", *d.LinkMax.Width), "its bandwidth is cut in proportion", "reseat the card or riser; a slot may have fewer lanes")
@@ -534,13 +529,15 @@ func checkPCIe(l *look) {
 		}
 	}
 	for _, hca := range l.h.HCAs {
-		mine := slices.ContainsFunc(l.ports, func(r portRef) bool { return r.hca.Name == hca.Name && r.mine })
-		if !hca.VF {
-			one(hca.PCI, hca.Name+" ("+hca.PCI+")", mine)
+		if !hca.VF && l.usesHCA(hca.Name) {
+			one(hca.PCI, hca.Name+" ("+hca.PCI+")")
 		}
 	}
+	if !l.gpus() {
+		return
+	}
 	for _, g := range l.h.GPUs {
-		one(g.PCI, fmt.Sprintf("GPU %d (%s)", g.Index, g.PCI), l.gpus())
+		one(g.PCI, fmt.Sprintf("GPU %d (%s)", g.Index, g.PCI))
 	}
 }
 
@@ -563,7 +560,7 @@ func checkNUMA(l *look) {
 		return
 	}
 	for _, hca := range l.h.HCAs {
-		if hca.NUMA == nil && hca.PCI != "" && !hca.VF {
+		if hca.NUMA == nil && hca.PCI != "" && !hca.VF && l.usesHCA(hca.Name) {
 			l.say(finding.Note, hca.Name, "NUMA node unknown (-1)", "a node", "ranks cannot be put near it", "BIOS: enable NUMA (ACPI SRAT / _PXM)")
 		}
 	}
@@ -662,7 +659,7 @@ func checkNodes(l *look) {
 	}
 	any := false
 	for _, hca := range l.h.HCAs {
-		mine := slices.ContainsFunc(l.ports, func(r portRef) bool { return r.hca.Name == hca.Name && r.mine })
+		mine := topology.DriverNamed(hca.Driver).Uverbs && l.usesHCA(hca.Name)
 		any = any || mine
 		if hca.CharDevice == "" || !mine {
 			continue
@@ -679,7 +676,9 @@ func checkNodes(l *look) {
 }
 
 func checkModules(l *look) {
-	if l.h.Modules == nil || len(l.h.HCAs) == 0 {
+	// Slingshot, Omni-Path and True Scale have device nodes of their own.
+	verbs := slices.ContainsFunc(l.ports, func(r portRef) bool { return r.mine && topology.DriverNamed(r.hca.Driver).Uverbs })
+	if l.h.Modules == nil || !verbs {
 		return
 	}
 	has := func(n string) bool {
@@ -712,13 +711,13 @@ func checkHidden(l *look) {
 }
 
 func checkCMMode(l *look) {
-	for _, r := range l.ports {
+	for _, r := range l.jobs() {
 		if r.roce() && r.port.DefaultRoCE != "" && !strings.Contains(r.port.DefaultRoCE, "v2") {
 			sev := finding.Note
 			if l.j.RDMACM {
 				sev = finding.Error
 			}
-			l.say(forPort(r, sev), r.String(), r.port.DefaultRoCE, "RoCE v2", "rdma_cm connections are RoCE v1: not routed, no DSCP", fmt.Sprintf("cma_roce_mode -d %s -p %d -m 2", r.hca.Name, r.port.Number))
+			l.say(sev, r.String(), r.port.DefaultRoCE, "RoCE v2", "rdma_cm connections are RoCE v1: not routed, no DSCP", fmt.Sprintf("cma_roce_mode -d %s -p %d -m 2", r.hca.Name, r.port.Number))
 		}
 	}
 }
@@ -767,7 +766,7 @@ func checkSubnet(l *look) {
 				g = &group{}
 				rails[a.Masked()], order = g, append(order, a.Masked())
 			}
-			g.roce = g.roce || r.roce() && r.hca.Class != "cxi" // Slingshot's are in one subnet by design
+			g.roce = g.roce || r.roce() // Slingshot's are in one subnet by design
 			for _, name := range append(with, n.Name) {
 				if !slices.Contains(g.names, name) {
 					g.names = append(g.names, name)
@@ -850,9 +849,12 @@ func checkCounters(l *look) {
 }
 
 func checkPlugin(l *look) {
-	for _, hca := range l.h.HCAs {
-		if hca.Driver == "efa" && l.gpus() && l.h.Software != nil && !slices.ContainsFunc(l.h.Software, func(s topology.Software) bool { return s.Kind == "nccl-plugin" }) {
-			l.say(finding.Error, "NCCL", "no net plugin found", "aws-ofi-nccl", "NCCL cannot use EFA by itself and takes sockets", "install aws-ofi-nccl (libnccl-net.so) on the library path")
+	if !l.gpus() || l.h.Software == nil || slices.ContainsFunc(l.h.Software, func(s topology.Software) bool { return s.Kind == "nccl-plugin" }) {
+		return
+	}
+	for _, r := range l.jobs() {
+		if plugin := topology.DriverNamed(r.hca.Driver).NCCLPlugin; plugin != "" {
+			l.say(finding.Error, "NCCL", "no net plugin found", plugin, "NCCL cannot use "+r.hca.Driver+" devices by itself and takes sockets", "install aws-ofi-nccl (libnccl-net.so) on the library path")
 			return
 		}
 	}

@@ -14,7 +14,7 @@ var impossible = []string{
 	"port.none", "port.state", "port.link-layer", "ib.subnet-manager", "ib.pkey", "gid.usable",
 	"limits.memlock", "device.nodes", "device.modules", "container.hidden", "software.gpu-plugin",
 	"hca.none-on-host", "hca.port-down", "hca.rail-missing", "hca.rail-count", "hca.rail-subnet", "hca.mtu-differs",
-	"gid.no-common", "gid.no-common-ucx", "gate.openmpi-no-ucx", "gate.efa-plugin", "gate.tcp-chosen",
+	"gid.no-common", "gid.no-common-ucx", "gate.openmpi-no-ucx", "gate.efa-plugin", "gate.cxi-plugin", "gate.tcp-chosen",
 	"across.link-layer", "node.unreachable", "profile.unfit",
 }
 

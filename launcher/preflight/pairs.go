@@ -582,7 +582,7 @@ func Port(h topology.Host, reach, name, family string) *TestPort {
 			if p.RateTrusted {
 				t.RateGbps = p.RateGbps
 			}
-			t.NUMA, t.Emulated, t.Netdev = c.NUMA, c.Driver == "rxe" || c.Driver == "siw", countedNetdev(h, p.Netdev)
+			t.NUMA, t.Emulated, t.Netdev = c.NUMA, topology.DriverNamed(c.Driver).Software, countedNetdev(h, p.Netdev)
 			for _, g := range p.GIDs {
 				if t.GID != nil && g.Index == *t.GID {
 					t.Address = g.Addr.Unmap().String()

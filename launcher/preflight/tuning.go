@@ -188,7 +188,7 @@ func checkVerbs(l *look) {
 		return // there, or not looked for
 	}
 	for _, r := range l.ports {
-		if !r.mine || slices.Contains([]string{"hfi1", "qib", "cxi", ""}, r.hca.Driver) {
+		if !r.mine || r.hca.Driver == "" || !topology.DriverNamed(r.hca.Driver).Uverbs {
 			continue
 		}
 		sev := finding.Warning // the job may run in an image that has it

@@ -14,68 +14,6 @@ import (
 	"fabrun/topology"
 )
 
-// rdmaDrivers are the RDMA drivers by the PCI driver of the function below,
-// where the two have different names.
-var rdmaDrivers = map[string]string{
-	"mlx5_core": "mlx5", "mlx4_core": "mlx4", "bnxt_en": "bnxt_re", "ice": "irdma", "i40e": "irdma", "iavf": "irdma", "idpf": "irdma",
-	"cxgb4": "iw_cxgb4", "hns3": "hns", "hinic3": "hinic3", "qede": "qedr", "mana": "mana_ib", "erdma": "erdma", "hfi1": "hfi1",
-	"ib_qib": "qib", "efa": "efa", "ionic": "ionic", "vmw_pvrdma": "vmw_pvrdma", "usnic_verbs": "usnic", "ocrdma": "ocrdma", "be2net": "ocrdma",
-	"cxi_ss1": "cxi", "cxi_core": "cxi",
-}
-
-// driversByID are RDMA functions by PCI vendor (and device, 0 any), for trees
-// without driver links.
-var driversByID = []struct {
-	vendor, device uint16
-	driver         string
-}{
-	{0x15b3, 0x1002, "mlx4"},
-	{0x15b3, 0x1003, "mlx4"},
-	{0x15b3, 0x1004, "mlx4"},
-	{0x15b3, 0x1007, "mlx4"},
-	{0x15b3, 0, "mlx5"},
-	{0x14e4, 0, "bnxt_re"},
-	{0x1d0f, 0, "efa"},
-	{0x1dd8, 0, "ionic"},
-	{0x1077, 0x7322, "qib"},
-	{0x8086, 0x24f0, "hfi1"},
-	{0x8086, 0x24f1, "hfi1"},
-	{0x8086, 0, "irdma"},
-	{0x17db, 0, "cxi"},
-}
-
-// driversByName are the names that drivers give by themselves. udev can rename
-// a device, so this comes last.
-var driversByName = []struct{ prefix, driver string }{
-	{"mlx5", "mlx5"},
-	{"mlx4", "mlx4"},
-	{"bnxt_re", "bnxt_re"},
-	{"irdma", "irdma"},
-	{"ionic", "ionic"},
-	{"rxe", "rxe"},
-	{"siw", "siw"},
-	{"hfi1", "hfi1"},
-	{"qib", "qib"},
-	{"efa", "efa"},
-	{"erdma", "erdma"},
-	{"mana", "mana_ib"},
-	{"hns", "hns"},
-	{"cxgb4", "iw_cxgb4"},
-}
-
-// virtualFunctionIDs are PCI IDs that only virtual functions have: in a guest
-// there is no PF to tell.
-var virtualFunctionIDs = map[uint32]bool{
-	0x15b3_1004: true,                                       // ConnectX-3
-	0x15b3_1012: true, 0x15b3_1014: true, 0x15b3_1016: true, // Connect-IB, ConnectX-4, 4 Lx
-	0x15b3_1018: true, 0x15b3_101a: true, 0x15b3_101c: true, // ConnectX-5, 5 Ex, 6
-	0x15b3_101e: true,                                                                                                                   // ConnectX-6 Dx and later
-	0x8086_1889: true,                                                                                                                   // Intel adaptive VF
-	0x8086_154c: true,                                                                                                                   // Intel 700 series
-	0x14e4_16dc: true, 0x14e4_16c1: true, 0x14e4_1806: true, 0x14e4_1807: true, 0x14e4_1808: true, 0x14e4_1809: true, 0x14e4_1819: true, // NetXtreme-E, 5750x, 5760x
-	0x1dd8_1003: true, // Pensando
-}
-
 func (r *reader) hcas() {
 	const class = "sys/class/infiniband"
 	for _, name := range r.names(class) {
@@ -115,8 +53,8 @@ func (r *reader) hca(name, dir string) topology.HCA {
 	if dev != nil {
 		c.NUMA = dev.NUMA
 	}
-	c.Driver = rdmaDriver(&c, dev, strings.Contains(dir, "/virtual/"))
-	c.VF = dev != nil && (dev.PhysFn != "" || dev.Vendor != nil && dev.Device != nil && virtualFunctionIDs[uint32(*dev.Vendor)<<16|uint32(*dev.Device)])
+	c.Driver = topology.DriverOf(&c, dev, strings.Contains(dir, "/virtual/"))
+	c.VF = dev != nil && (dev.PhysFn != "" || onlyVirtual(dev))
 	var ports []int
 	for _, p := range r.names(dir + "/ports") {
 		if n, err := strconv.Atoi(p); err == nil && n > 0 && n < 256 {
@@ -128,6 +66,10 @@ func (r *reader) hca(name, dir string) topology.HCA {
 		c.Ports = append(c.Ports, r.port(&c, dir, n))
 	}
 	return c
+}
+
+func onlyVirtual(dev *topology.PCIDevice) bool {
+	return dev.Vendor != nil && dev.Device != nil && topology.OnlyVirtual(*dev.Vendor, *dev.Device)
 }
 
 // functionOf finds the PCI function that lists the HCA, where the class
@@ -146,44 +88,6 @@ func (r *reader) device(addr string) *topology.PCIDevice {
 		return &r.h.PCI[i]
 	}
 	return nil
-}
-
-func rdmaDriver(c *topology.HCA, dev *topology.PCIDevice, virtual bool) string {
-	if dev != nil {
-		if d, ok := rdmaDrivers[dev.Driver]; ok {
-			return d
-		}
-		if dev.Vendor != nil && dev.Device != nil {
-			for _, k := range driversByID {
-				if k.vendor == *dev.Vendor && (k.device == 0 || k.device == *dev.Device) {
-					return k.driver
-				}
-			}
-		}
-	}
-	switch {
-	case c.Parent != "":
-		return "rxe"
-	case strings.HasPrefix(c.BoardID, "MT_") && c.HCAType != "":
-		// "MT4123" and up are ConnectX-4 and later; ConnectX-3 is MT4099 and MT4103.
-		if n, err := strconv.Atoi(strings.TrimPrefix(c.HCAType, "MT")); err == nil {
-			if n >= 4113 && n < 10000 {
-				return "mlx5"
-			}
-			return "mlx4"
-		}
-	case virtual && c.NodeType == "RNIC":
-		return "siw"
-	}
-	for _, k := range driversByName {
-		if strings.HasPrefix(c.Name, k.prefix) {
-			return k.driver
-		}
-	}
-	if dev != nil {
-		return dev.Driver
-	}
-	return ""
 }
 
 // charDevices reads which uverbs device belongs to which HCA.
@@ -227,7 +131,7 @@ func (r *reader) port(c *topology.HCA, dev string, n int) topology.Port {
 		}
 		p.RateGbps = rate
 	}
-	p.RateTrusted = p.RateGbps != nil && c.Driver != "rxe" && c.Driver != "siw"
+	p.RateTrusted = p.RateGbps != nil && !topology.DriverNamed(c.Driver).Software
 	hex := func(file string) *uint32 {
 		if v, ok := value(r, dir+"/"+file, func(s string) (uint64, error) { return parseHex(s, 32) }); ok {
 			return new(uint32(v))

@@ -453,13 +453,6 @@ func (r *reader) machineLimits() {
 	}
 }
 
-// watchedModules are the modules whose presence rules and checks ask for, where
-// no section lists them.
-var watchedModules = []string{
-	"amdgpu", "bnxt_re", "efa", "gdrdrv", "hfi1", "ib_core", "ib_peer_mem", "ib_umad", "ib_uverbs", "ionic_rdma", "irdma",
-	"mlx4_ib", "mlx5_core", "mlx5_ib", "nv_peer_mem", "nvidia", "nvidia_peermem", "qib", "rdma_cm", "rdma_rxe", "rdma_ucm", "siw",
-}
-
 // modules looks at sys/module; the section of package live replaces it.
 func (r *reader) modules() {
 	if info, err := fs.Stat(r.fsys, SectionModules); err == nil && !info.IsDir() {
@@ -469,7 +462,7 @@ func (r *reader) modules() {
 		return
 	}
 	r.h.Modules = []topology.Module{}
-	for _, name := range watchedModules {
+	for _, name := range topology.WatchedModules() {
 		if r.isDir("sys/module/" + name) {
 			version, _ := r.text("sys/module/" + name + "/version")
 			r.h.Modules = append(r.h.Modules, topology.Module{Name: name, Version: version})

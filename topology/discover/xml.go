@@ -468,8 +468,8 @@ func (x *xmlReader) net(n *xmlNode, up *topology.PCIDevice, numa *int) {
 		// How NCCL writes the interfaces of its socket transport.
 		c.Class = "net"
 	default:
-		c.Driver = rdmaDriver(&c, up, false)
-		c.VF = up != nil && up.Vendor != nil && up.Device != nil && virtualFunctionIDs[uint32(*up.Vendor)<<16|uint32(*up.Device)]
+		c.Driver = topology.DriverOf(&c, up, false)
+		c.VF = up != nil && onlyVirtual(up)
 	}
 	if guidErr == nil && guid != 0 {
 		c.SysImageGUID = fmt.Sprintf("%04x:%04x:%04x:%04x", guid>>48, guid>>32&0xffff, guid>>16&0xffff, guid&0xffff)

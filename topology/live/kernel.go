@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"fabrun/topology"
 	"fabrun/topology/discover"
 )
 
@@ -133,21 +134,13 @@ func (m *machine) container() ([]byte, error) {
 	return []byte{}, nil
 }
 
-// modulesWanted are the kernel modules that decide something here.
-var modulesWanted = []string{
-	"8021q", "amdgpu", "bnxt_en", "bnxt_re", "bonding", "cxgb4", "cxi_core", "cxi_ss1", "cxi_user", "efa", "erdma", "gdrdrv", "hfi1", "hinic3", "hiroce3",
-	"hns_roce_hw_v2", "i40iw", "ib_cm", "ib_core", "ib_ipoib", "ib_peer_mem", "ib_umad", "ib_uverbs", "ice", "ionic", "ionic_rdma", "irdma", "iw_cm",
-	"iw_cxgb4", "knem", "mana_ib", "mlx4_core", "mlx4_ib", "mlx5_core", "mlx5_ib", "mlx_compat", "nv_peer_mem", "nvidia", "nvidia_fs", "nvidia_peermem",
-	"nvidia_uvm", "ocrdma", "qedr", "qib", "rdma_cm", "rdma_rxe", "rdma_ucm", "siw", "usnic_verbs", "vmw_pvrdma", "xpmem",
-}
-
 func (m *machine) modules() ([]byte, error) {
 	there := m.names("sys/module")
 	if there == nil {
 		return nil, nil
 	}
 	var b strings.Builder
-	for _, name := range modulesWanted {
+	for _, name := range topology.WatchedModules() {
 		if _, ok := slices.BinarySearch(there, name); !ok {
 			continue
 		}
