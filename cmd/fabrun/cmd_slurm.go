@@ -140,11 +140,10 @@ Exit status: 0; 1 for a certain fault of the node; 0 for any trouble of fabrun's
 }
 
 func runSlurmProlog(ctx context.Context, a *app, o slurmOptions) error {
-	store, err := openNodeStore(o.state)
+	store, err := a.openNodeStore(o.state)
 	if err != nil {
 		// Without a place to remember, the node can still be looked at.
 		a.slurmOwnFault(err)
-		store = nil
 	}
 	job := a.slurmJob()
 	if job != "" {
@@ -232,15 +231,21 @@ Exit status: 0, always.`,
 }
 
 func runSlurmHealth(ctx context.Context, a *app, o slurmOptions) error {
-	store, err := openNodeStore(o.state)
-	if err != nil {
-		return err
-	}
-	scontrol, err := findScontrol(o.scontrol)
+	store, err := a.openNodeStore(o.state)
 	if err != nil {
 		return err
 	}
 	look, err := a.lookAtNode(ctx, o, store)
+	if err != nil {
+		return err
+	}
+	if a.from != "" {
+		if len(look.faults) > 0 {
+			fmt.Fprintf(a.stderr, "fabrun: %s: %s\n        it is a snapshot: this node is left as it is\n", a.from, faultReason(look.faults))
+		}
+		return nil
+	}
+	scontrol, err := findScontrol(o.scontrol)
 	if err != nil {
 		return err
 	}

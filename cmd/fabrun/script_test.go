@@ -17,6 +17,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"fabrun/launcher"
+	"fabrun/testdata/hosts"
+	"fabrun/topology/discover"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden sections of the scripts")
@@ -155,7 +157,8 @@ func TestScript(t *testing.T) {
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"status": cmdStatus,
+			"status":   cmdStatus,
+			"snaptree": cmdSnapTree,
 		},
 	})
 }
@@ -181,6 +184,43 @@ func cmdStatus(ts *testscript.TestScript, neg bool, args []string) {
 	if got != want {
 		ts.Fatalf("exit status %d, want %d", got, want)
 	}
+}
+
+// cmdSnapTree is "snaptree DIR": the embedded machine as a file tree for --root,
+// which stands for this node where a snapshot (--from) does not.
+func cmdSnapTree(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: snaptree DIR")
+	}
+	ts.Check(snapshotTree(hosts.Demo, ts.MkAbs(args[0])))
+}
+
+// snapshotTree writes a snapshot as files and links, without what could not be
+// read when it was taken.
+func snapshotTree(snapshot, dir string) error {
+	snap, err := discover.ParseSnapshot(snapshot)
+	if err != nil {
+		return err
+	}
+	return fs.WalkDir(snap, ".", func(path string, d fs.DirEntry, err error) error {
+		to := filepath.Join(dir, path)
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir():
+			return os.MkdirAll(to, 0o755)
+		case d.Type()&fs.ModeSymlink != 0:
+			target, err := fs.ReadLink(snap, path)
+			if err != nil {
+				return err
+			}
+			return os.Symlink(target, to)
+		}
+		if text, err := fs.ReadFile(snap, path); err == nil {
+			return os.WriteFile(to, text, 0o644)
+		}
+		return nil
+	})
 }
 
 // TestScriptNames holds the naming rule: the first word is a verb or a concept

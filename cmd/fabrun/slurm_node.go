@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -77,10 +76,14 @@ func nodeFaults(base, now []portState, h topology.Host, p profiles.Profile, port
 	for _, b := range base {
 		i := slices.IndexFunc(now, func(s portState) bool { return s.Port == b.Port })
 		switch {
+		case i < 0 && active >= len(base):
+			// As many as before under other names: udev renamed them.
 		case i < 0:
 			add("slurm.port-gone", b.Port, "no such port", "the port that was there before", planned)
+		case !now[i].Active && (now[i].State == "" || strings.HasPrefix(now[i].State, "ACTIVE")):
+			// Not known; or up, and not the job's by today's rules.
 		case !now[i].Active:
-			add("slurm.port-down", b.Port, cmp.Or(now[i].State, "not active"), "ACTIVE, as before", planned)
+			add("slurm.port-down", b.Port, now[i].State, "ACTIVE, as before", planned)
 		case b.RateGbps != nil && now[i].RateGbps != nil && *now[i].RateGbps < rateSlack**b.RateGbps:
 			add("slurm.port-slow", b.Port, fmt.Sprintf("%g Gb/s", *now[i].RateGbps), fmt.Sprintf("%g Gb/s, as before", *b.RateGbps), planned)
 		}
@@ -95,7 +98,10 @@ func nodeFaults(base, now []portState, h topology.Host, p profiles.Profile, port
 	if active < ports {
 		add("slurm.ports-missing", "fabric ports", fmt.Sprintf("%d active", active), fmt.Sprintf("%d (--ports)", ports), "'fabrun topo' lists the ports and why they are left out")
 	}
-	if d := h.DeviceNodes; d != nil && active > 0 && !slices.ContainsFunc(d.Names, func(n string) bool { return strings.HasPrefix(n, "uverbs") }) {
+	opens := slices.ContainsFunc(h.HCAs, func(c topology.HCA) bool {
+		return topology.DriverNamed(c.Driver).Uverbs && slices.ContainsFunc(now, func(s portState) bool { return s.Active && strings.HasPrefix(s.Port, c.Name+":") })
+	})
+	if d := h.DeviceNodes; d != nil && opens && !slices.ContainsFunc(d.Names, func(n string) bool { return strings.HasPrefix(n, "uverbs") }) {
 		add("slurm.no-uverbs", "/dev/infiniband", "no uverbs device", "one for each HCA", "modprobe ib_uverbs")
 	}
 	return out
@@ -189,6 +195,15 @@ func taskPrint(text string) string {
 // nothing.
 type nodeStore struct{ dir string }
 
+// openNodeStore is where this node remembers. A snapshot is no look at this
+// node: it has no store, and nothing is remembered of it.
+func (a *app) openNodeStore(dir string) (*nodeStore, error) {
+	if a.from != "" {
+		return nil, nil
+	}
+	return openNodeStore(dir)
+}
+
 // openNodeStore makes the directory, and refuses one that others could write.
 func openNodeStore(dir string) (*nodeStore, error) {
 	if err := os.MkdirAll(filepath.Join(dir, "jobs"), 0o700); err != nil {
@@ -258,10 +273,13 @@ func (s *nodeStore) baseline() []portState {
 	return b.Ports
 }
 
-// saveBaseline adds what is active now, at the highest rate seen.
+// saveBaseline adds what is active now, at the highest rate seen. A port that is
+// gone without a fault has another name now.
 func (s *nodeStore) saveBaseline(base, now []portState, log io.Writer) {
-	next := slices.Clone(base)
-	changed := false
+	next := slices.DeleteFunc(slices.Clone(base), func(b portState) bool {
+		return !slices.ContainsFunc(now, func(p portState) bool { return p.Port == b.Port })
+	})
+	changed := len(next) < len(base)
 	for _, p := range now {
 		if !p.Active {
 			continue

@@ -18,6 +18,11 @@ import (
 
 func rate(v float64) *float64 { return &v }
 
+// nodeWith is a host with one device of a driver, and what /dev/infiniband has.
+func nodeWith(driver, device string, nodes ...string) topology.Host {
+	return topology.Host{HCAs: []topology.HCA{{Name: device, Driver: driver}}, DeviceNodes: &topology.DeviceNodes{Names: nodes}}
+}
+
 func TestNodeFaults(t *testing.T) {
 	up := portState{Port: "mlx5_0:1", Active: true, State: "ACTIVE, LinkUp", RateGbps: rate(400)}
 	for _, tc := range []struct {
@@ -37,9 +42,21 @@ func TestNodeFaults(t *testing.T) {
 		{name: "a port that never was up", now: []portState{up, {Port: "mlx5_0:2", State: "DOWN, Polling"}}, base: []portState{up}},
 		{name: "below the profile", now: []portState{up}, profile: profiles.Profile{Name: "p", Fabric: profiles.Fabric{RateGbps: rate(800)}}, want: "slurm.port-slow mlx5_0:1 400 Gb/s"},
 		{name: "fewer than said", now: []portState{up}, ports: 8, want: "slurm.ports-missing fabric ports 1 active"},
-		{name: "no device nodes", now: []portState{up}, host: topology.Host{DeviceNodes: &topology.DeviceNodes{Names: []string{"rdma_cm"}}}, want: "slurm.no-uverbs /dev/infiniband no uverbs device"},
-		{name: "device nodes", now: []portState{up}, host: topology.Host{DeviceNodes: &topology.DeviceNodes{Names: []string{"uverbs0"}}}},
+		{name: "no device nodes", now: []portState{up}, host: nodeWith("mlx5", "mlx5_0", "rdma_cm"), want: "slurm.no-uverbs /dev/infiniband no uverbs device"},
+		{name: "device nodes", now: []portState{up}, host: nodeWith("mlx5", "mlx5_0", "uverbs0")},
 		{name: "no HCA and none wanted"},
+		{name: "Slingshot has no uverbs", now: []portState{{Port: "cxi0:1", Active: true}}, host: nodeWith("cxi", "cxi0")},
+		{name: "Omni-Path needs none", now: []portState{{Port: "hfi1_0:1", Active: true}}, host: nodeWith("hfi1", "hfi1_0")},
+		{name: "EFA does", now: []portState{{Port: "efa_0:1", Active: true}}, host: nodeWith("efa", "efa_0"), want: "slurm.no-uverbs /dev/infiniband no uverbs device"},
+		{name: "EFA with one", now: []portState{{Port: "efa_0:1", Active: true}}, host: nodeWith("efa", "efa_0", "uverbs0")},
+		{name: "eRDMA with one", now: []portState{{Port: "erdma_0:1", Active: true}}, host: nodeWith("erdma", "erdma_0", "uverbs0")},
+		{name: "eRDMA without", now: []portState{{Port: "erdma_0:1", Active: true}}, host: nodeWith("erdma", "erdma_0"), want: "slurm.no-uverbs /dev/infiniband no uverbs device"},
+		{name: "Slingshot, and a verbs port that is down", now: []portState{{Port: "cxi0:1", Active: true}, {Port: "mlx5_0:1", State: "DOWN"}}, host: nodeWith("mlx5", "mlx5_0")},
+		{name: "Slingshot went down", base: []portState{{Port: "cxi0:1"}}, now: []portState{{Port: "cxi0:1", State: "DOWN"}}, host: nodeWith("cxi", "cxi0"), want: "slurm.port-down cxi0:1 DOWN"},
+		{name: "state unknown is not down", base: []portState{up}, now: []portState{{Port: "mlx5_0:1"}}},
+		{name: "up, and not the job's any more", base: []portState{up}, now: []portState{{Port: "mlx5_0:1", State: "ACTIVE, LinkUp"}}},
+		{name: "udev renamed it", base: []portState{up}, now: []portState{{Port: "roce0:1", Active: true, State: "ACTIVE, LinkUp", RateGbps: rate(400)}}},
+		{name: "renamed, and one is gone", base: []portState{up, {Port: "mlx5_1:1"}}, now: []portState{{Port: "roce0:1", Active: true}}, want: "slurm.port-gone mlx5_0:1 no such port\nslurm.port-gone mlx5_1:1 no such port"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var got []string

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"fabrun/testdata/hosts"
 )
 
 // slurmLab is a Slurm of three nodes on this machine: munged, slurmctld and
@@ -123,6 +125,19 @@ PartitionName=all Nodes=ALL Default=YES State=UP MaxTime=INFINITE
 	}
 	lab.idle()
 	return lab
+}
+
+// demo is the embedded machine as a tree for --root: a node for the doors.
+func (l *slurmLab) demo() string {
+	l.t.Helper()
+	dir := filepath.Join(l.dir, "demo")
+	if _, err := os.Stat(dir); err == nil {
+		return dir
+	}
+	if err := snapshotTree(hosts.Demo, dir); err != nil {
+		l.t.Fatal(err)
+	}
+	return dir
 }
 
 // freePorts returns ports that nobody has now.
@@ -312,7 +327,7 @@ func TestRealSlurmDoors(t *testing.T) {
 		return lab.write(name, "#!/bin/sh\nexec "+lab.fabrun+" slurm "+name+" "+flags+"\n", 0o755)
 	}
 	state := "--state " + lab.dir + "/fabrun-$SLURMD_NODENAME"
-	script("prolog", "--from demo --ports 8 --cache 0s "+state)
+	script("prolog", "--root "+lab.demo()+" --ports 8 --cache 0s "+state)
 	script("epilog", state)
 	script("task-prolog", "--from demo --profile roce-dscp26")
 
@@ -351,11 +366,11 @@ func TestRealSlurmDoors(t *testing.T) {
 		}
 		lab.idle()
 	})
-	script("prolog", "--from demo --cache 0s "+state)
+	script("prolog", "--root "+lab.demo()+" --cache 0s "+state)
 	node := func() string { return lab.output("scontrol", "--oneliner", "show", "node", "node02") }
 	health := func(ports string) {
 		t.Helper()
-		cmd := lab.command(lab.fabrun, "slurm", "health", "--from", "demo", "--ports", ports, "--node", "node02", "--state", lab.dir+"/health", "--deadline", "30s")
+		cmd := lab.command(lab.fabrun, "slurm", "health", "--root", lab.demo(), "--ports", ports, "--node", "node02", "--state", lab.dir+"/health", "--deadline", "30s")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
@@ -386,7 +401,7 @@ func TestRealSlurmDoors(t *testing.T) {
 	})
 	t.Run("a failing prolog drains the node", func(t *testing.T) {
 		lab.idle()
-		script("prolog", "--from demo --ports 99 --cache 0s "+state)
+		script("prolog", "--root "+lab.demo()+" --ports 99 --cache 0s "+state)
 		cmd := lab.command("srun", "-Q", "-w", "node03", "--immediate=10", "/bin/true")
 		//nolint:errcheck // whether srun waits or fails is Slurm's
 		_ = cmd.Start()

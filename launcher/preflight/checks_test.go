@@ -414,3 +414,65 @@ func TestJobPortsOfTwoHostsWithOneRailDown(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
+
+// TestStrictByDriver: what is asked of verbs devices is asked of verbs devices
+// only. A healthy host of each kind has nothing with which --strict refuses it.
+func TestStrictByDriver(t *testing.T) {
+	bare := func(h *topology.Host) {
+		h.Modules, h.DeviceNodes = []topology.Module{{Name: "ext4"}}, &topology.DeviceNodes{Names: []string{}}
+		for i := range h.HCAs {
+			h.HCAs[i].CharDevice = ""
+		}
+	}
+	device := func(class, driver, name, link string) func(*topology.Host) {
+		return func(h *topology.Host) {
+			for i := range h.HCAs {
+				c := &h.HCAs[i]
+				c.Class, c.Driver, c.Name = class, driver, fmt.Sprintf("%s%d", name, i)
+				if link != "" {
+					c.Ports[0].LinkLayer = link
+				}
+			}
+		}
+	}
+	noGIDs := func(h *topology.Host) {
+		for i := range h.HCAs {
+			h.HCAs[i].Ports[0].GIDs, h.HCAs[i].Ports[0].GIDZero = []topology.GID{}, 256
+		}
+	}
+	unused := func(h *topology.Host) {
+		h.HCAs = append(h.HCAs, topology.HCA{Name: "mlx5_9", Driver: "mlx5", Class: "infiniband", Ports: []topology.Port{{Number: 1, State: "DOWN", LinkLayer: "Ethernet"}}})
+	}
+	for _, tc := range []struct {
+		name string
+		make []func(*topology.Host)
+		job  Job
+		want string // IDs with which --strict refuses
+	}{
+		{"mlx5", nil, Job{}, ""},
+		{"mlx5 without uverbs", []func(*topology.Host){bare}, Job{}, "device.modules"},
+		{"Slingshot without uverbs", []func(*topology.Host){device("cxi", "cxi", "cxi", ""), bare, noGIDs}, Job{}, ""},
+		{"Slingshot beside a verbs device that the job does not use", []func(*topology.Host){device("cxi", "cxi", "cxi", ""), unused, bare, noGIDs}, Job{Ports: []string{"cxi0:1", "cxi1:1"}}, ""},
+		{"Omni-Path without uverbs", []func(*topology.Host){device("infiniband", "hfi1", "hfi1_", "InfiniBand"), bare, noGIDs}, Job{}, ""},
+		{"EFA", []func(*topology.Host){device("infiniband", "efa", "rdmap", "Unspecified"), noGIDs, func(h *topology.Host) { h.Software = nil }}, Job{}, ""},
+		{"EFA without uverbs", []func(*topology.Host){device("infiniband", "efa", "rdmap", "Unspecified"), bare, noGIDs, func(h *topology.Host) { h.Software = nil }}, Job{}, "device.modules"},
+		{"eRDMA", []func(*topology.Host){device("infiniband", "erdma", "erdma_", "")}, Job{}, ""},
+		{"eRDMA without uverbs", []func(*topology.Host){device("infiniband", "erdma", "erdma_", ""), bare}, Job{}, "device.modules"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			h := healthy("n1")
+			for _, f := range tc.make {
+				f(&h)
+			}
+			var got []string
+			for _, f := range HostFindings(h, profiles.Profile{}, tc.job) {
+				if Impossible(f) {
+					got = append(got, f.ID)
+				}
+			}
+			if strings.Join(got, " ") != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
