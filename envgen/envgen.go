@@ -108,6 +108,7 @@ type Rail struct {
 	Index int
 	Name  string            // "rail 0"
 	Ports map[string]string // host → "mlx5_0:1"
+	GIDs  map[string]int    // host → index of the GID that the job uses there; a host is absent where none is (InfiniBand)
 	Why   string            // "subnet 10.10.0.0/24", "position"
 }
 

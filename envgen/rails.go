@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
+	"fabrun/topology"
 	"fabrun/topology/finding"
 )
 
@@ -79,12 +81,37 @@ func (s *state) subnetKeys(hosts []*node) []netip.Prefix {
 	return rails
 }
 
+func newRail(i int, why string) Rail {
+	return Rail{Index: i, Name: fmt.Sprintf("rail %d", i), Ports: map[string]string{}, GIDs: map[string]int{}, Why: why}
+}
+
+// put makes a port the host's end of a rail, with the GID that the job uses
+// there: a user's own index before the chosen one.
+func (s *state) put(r Rail, n *node, p *port) {
+	r.Ports[n.h.Name] = p.name()
+	if p.infiniband() {
+		return
+	}
+	if p.gid != nil {
+		r.GIDs[n.h.Name] = p.gid.Index
+	}
+	for _, name := range []string{"NCCL_IB_GID_INDEX", "UCX_IB_GID_INDEX"} {
+		for _, set := range s.settings(n) {
+			idx, err := strconv.Atoi(set.Value)
+			if set.Name == name && err == nil && slices.ContainsFunc(p.p.GIDs, func(g topology.GID) bool { return g.Index == idx }) {
+				r.GIDs[n.h.Name] = idx
+				return
+			}
+		}
+	}
+}
+
 func (s *state) railsBySubnet(hosts []*node, keys []netip.Prefix) {
 	for i, k := range keys {
-		r := Rail{Index: i, Name: fmt.Sprintf("rail %d", i), Ports: map[string]string{}, Why: "subnet " + k.String()}
+		r := newRail(i, "subnet "+k.String())
 		for _, n := range hosts {
 			if j := slices.IndexFunc(n.use, func(p *port) bool { return p.subnet == k }); j >= 0 {
-				r.Ports[n.h.Name] = n.use[j].name()
+				s.put(r, n, n.use[j])
 			} else {
 				s.missingRail(n, r)
 			}
@@ -126,10 +153,10 @@ func (s *state) railsByPosition(hosts []*node) {
 		most = max(most, len(n.use))
 	}
 	for i := range most {
-		r := Rail{Index: i, Name: fmt.Sprintf("rail %d", i), Ports: map[string]string{}, Why: "position"}
+		r := newRail(i, "position")
 		for _, n := range hosts {
 			if i < len(n.use) {
-				r.Ports[n.h.Name] = n.use[i].name()
+				s.put(r, n, n.use[i])
 			}
 		}
 		s.rails = append(s.rails, r)

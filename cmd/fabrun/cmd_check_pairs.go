@@ -25,6 +25,7 @@ type site struct {
 	t     remote.Transport
 	prof  profiles.Profile
 	rails []envgen.Rail
+	tc    *int // traffic class of the job; nil: the profile's
 }
 
 // way is the transport to the hosts of a site, on which this machine is not
@@ -54,7 +55,11 @@ func (s site) ports() [][]*preflight.TestPort {
 		row := make([]*preflight.TestPort, len(s.rails))
 		for k, rail := range s.rails {
 			if name, ok := rail.Ports[h.Name]; ok {
-				row[k] = preflight.Port(h, s.reach[i], name, s.prof.Fabric.GIDFamily)
+				var gid *int
+				if index, ok := rail.GIDs[h.Name]; ok {
+					gid = &index
+				}
+				row[k] = preflight.Port(h, s.reach[i], name, gid)
 			}
 		}
 		out = append(out, row)
@@ -85,6 +90,9 @@ func (a *app) checkPairs(ctx context.Context, s site, o hostChecks, mode preflig
 	if q := s.prof.Fabric.QoS; q != nil {
 		tc := q.RDMA.TC()
 		r.Options.TC, r.Options.SL = &tc, q.RDMA.SL
+	}
+	if s.tc != nil {
+		r.Options.TC = s.tc
 	}
 	rounds := preflight.Schedule(len(s.hosts), mode)
 	what := func(round int) string {

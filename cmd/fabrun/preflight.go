@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -178,10 +179,10 @@ func (a *app) preflightPairs(ctx context.Context, o runOptions, p *plan.Plan) er
 	}
 	s := site{t: a.reached.transport, prof: *prof, checked: checked{names: a.reached.names, reach: a.reached.names, paths: a.reached.paths}}
 	s.hosts = slices.Clone(a.reached.hosts)
+	s.rails, s.tc = railsByReach(p.Rails, s.hosts, s.reach), trafficClass(*p)
 	for i := range s.hosts {
 		s.hosts[i].Name = s.reach[i]
 	}
-	s.rails = railsOf(s.hosts, *prof)
 	res := report.Checked{Hosts: s.reach}
 	if err := a.checkPairs(ctx, s, hostChecks{}, mode, &res); err != nil {
 		return err
@@ -189,6 +190,37 @@ func (a *app) preflightPairs(ctx context.Context, o runOptions, p *plan.Plan) er
 	a.progress.say("preflight: %s", res.Coverage)
 	p.Findings = append(p.Findings, slices.DeleteFunc(res.Findings, func(f finding.Finding) bool { return f.Severity == finding.Note })...)
 	finding.Sort(p.Findings)
+	return nil
+}
+
+// railsByReach are the plan's rails with the hosts under the names by which they
+// are reached, in step with hosts.
+func railsByReach(rails []envgen.Rail, hosts []topology.Host, reach []string) []envgen.Rail {
+	out := slices.Clone(rails)
+	for k, r := range rails {
+		out[k].Ports, out[k].GIDs = map[string]string{}, map[string]int{}
+		for i, h := range hosts {
+			if port, ok := r.Ports[h.Name]; ok {
+				out[k].Ports[reach[i]] = port
+			}
+			if gid, ok := r.GIDs[h.Name]; ok {
+				out[k].GIDs[reach[i]] = gid
+			}
+		}
+	}
+	return out
+}
+
+// trafficClass is what the plan's packets are marked with, whoever chose it; nil
+// where nothing says it.
+func trafficClass(p plan.Plan) *int {
+	for _, name := range []string{"NCCL_IB_TC", "UCX_IB_TRAFFIC_CLASS"} {
+		for _, v := range slices.Concat(p.Kept, p.Env) {
+			if tc, err := strconv.Atoi(v.Value); v.Name == name && err == nil {
+				return &tc
+			}
+		}
+	}
 	return nil
 }
 

@@ -3,11 +3,16 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
+	"fabrun/envgen"
 	"fabrun/launcher/plan"
+	"fabrun/profiles"
+	"fabrun/topology"
 	"fabrun/topology/finding"
 )
 
@@ -72,4 +77,55 @@ func TestProgress(t *testing.T) {
 	none.step("x", 1, 2)
 	none.say("x")
 	none.clear()
+}
+
+// TestMeasuresWhatThePlanChose: of two IPv4 GIDs on a port the one in the
+// fabric's subnet is the plan's, and what is measured goes by it, over the plan's
+// ports and with the plan's mark; a user's own index counts before both.
+func TestMeasuresWhatThePlanChose(t *testing.T) {
+	index := func(i int) *int { return &i }
+	host := func(name string, last byte) topology.Host {
+		gid := func(i int, addr string) topology.GID {
+			return topology.GID{Index: i, Addr: netip.MustParseAddr("::ffff:" + addr + fmt.Sprint(last)), Type: "RoCE v2", Kind: topology.GIDIPv4, Netdev: "eth2"}
+		}
+		up, rate := true, 100.0
+		return topology.Host{
+			Name: name,
+			HCAs: []topology.HCA{{Name: "mlx5_0", PCI: "0000:5e:00.0", Driver: "mlx5", Ports: []topology.Port{{
+				Number: 1, State: "ACTIVE", PhysState: "LinkUp", LinkLayer: "Ethernet", RateGbps: &rate, RateTrusted: true, ActiveMTU: index(4096), Netdev: "eth2",
+				GIDs: []topology.GID{gid(1, "192.168.7."), gid(3, "10.10.0.")},
+			}}}},
+			Netdevs: []topology.Netdev{{Name: "eth2", OperState: "up", Carrier: &up, MTU: index(9000), Type: index(1), Kind: "physical", Addrs: []netip.Prefix{
+				netip.MustParsePrefix(fmt.Sprintf("192.168.7.%d/24", last)), netip.MustParsePrefix(fmt.Sprintf("10.10.0.%d/24", last)),
+			}}},
+		}
+	}
+	own := []topology.Host{host("a", 1), host("b", 2)}
+	reach := []string{"a.cluster", "b.cluster"}
+	prof := profiles.Profile{Fabric: profiles.Fabric{Subnets: []string{"10.10.0.0/16"}}}
+	for _, c := range []struct {
+		name string
+		set  []envgen.Setting
+		want int
+	}{
+		{"the plan's", nil, 3},
+		{"the user's", []envgen.Setting{{Name: "NCCL_IB_GID_INDEX", Value: "1", Origin: envgen.FromUser}}, 1},
+		{"left to NCCL", []envgen.Setting{{Name: "NCCL_IB_GID_INDEX", Value: "-1", Origin: envgen.FromUser}}, 3},
+	} {
+		rails := envgen.Compute(envgen.Input{Hosts: own, Profile: prof, Job: envgen.Job{Settings: c.set}}).Rails
+		named := []topology.Host{host("a.cluster", 1), host("b.cluster", 2)}
+		s := site{checked: checked{names: reach, reach: reach, hosts: named}, prof: prof, rails: railsByReach(rails, own, reach)}
+		for i, row := range s.ports() {
+			if len(row) != 1 || row[0] == nil || row[0].GID == nil || *row[0].GID != c.want {
+				t.Errorf("%s: %s is measured by %+v, want GID index %d", c.name, reach[i], row, c.want)
+			}
+		}
+	}
+	p := plan.Plan{Env: []envgen.Var{{Name: "UCX_IB_TRAFFIC_CLASS", Value: "106"}}, Kept: []envgen.Var{{Name: "NCCL_IB_TC", Value: "96"}}}
+	if tc := trafficClass(p); tc == nil || *tc != 96 {
+		t.Errorf("traffic class %v, want 96", tc)
+	}
+	if tc := trafficClass(plan.Plan{}); tc != nil {
+		t.Errorf("traffic class %d of a plan that says none", *tc)
+	}
 }

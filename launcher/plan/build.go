@@ -78,7 +78,7 @@ func Build(r Request) Plan {
 	l := r.Command.Launcher
 	b.plan = Plan{
 		Dialect: l.Dialect, Version: l.Version, Launcher: strings.TrimSpace(l.Family + " " + l.Version),
-		Command: r.Command, Hosts: r.Hosts, Program: r.Command.Program(), Look: r.Look, RDMA: r.Result.RDMA, Contract: r.Result.Contract,
+		Command: r.Command, Hosts: r.Hosts, Program: r.Command.Program(), Look: r.Look, RDMA: r.Result.RDMA, Rails: r.Result.Rails, Contract: r.Result.Contract,
 		Findings: slices.Clone(r.Result.Findings),
 	}
 	if r.Look.Blind() {

@@ -40,9 +40,10 @@ type Plan struct {
 	Files    []File
 	Shims    []string // programs of these names in {run}/bin go through fabrun
 	Hosts    hosts.Allocation
-	Program  []string // the program and its arguments, as found in the command line
-	Look     Look     // on which of the job's hosts all this rests
-	RDMA     bool     // at least one of them has usable RDMA
+	Rails    []envgen.Rail // the ports that the job uses, by the names that hosts have for themselves
+	Program  []string      // the program and its arguments, as found in the command line
+	Look     Look          // on which of the job's hosts all this rests
+	RDMA     bool          // at least one of them has usable RDMA
 	Contract string
 	Findings []finding.Finding
 	Notes    []string

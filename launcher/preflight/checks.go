@@ -900,7 +900,7 @@ func JobPorts(hosts []topology.Host, rails []map[string]string) [][]string {
 		}
 		for _, c := range h.HCAs {
 			for _, p := range c.Ports {
-				if chosen[kind{c.Driver, c.BoardID}] && p.State == "ACTIVE" && (p.LinkLayer == "InfiniBand" || pickGID(p, "any") != nil) {
+				if chosen[kind{c.Driver, c.BoardID}] && p.State == "ACTIVE" && (p.LinkLayer == "InfiniBand" || slices.ContainsFunc(p.GIDs, routedRoCE2)) {
 					up[fmt.Sprintf("%s:%d", c.Name, p.Number)] = true
 				}
 			}
@@ -935,6 +935,12 @@ func JobPorts(hosts []topology.Host, rails []map[string]string) [][]string {
 		}
 	}
 	return out
+}
+
+// routedRoCE2 reports whether a GID is one of RoCE v2 by which another host can
+// be reached.
+func routedRoCE2(g topology.GID) bool {
+	return strings.Contains(g.Type, "v2") && g.NdevUnreadable == "" && (g.Kind == topology.GIDIPv4 || g.Kind == topology.GIDIPv6)
 }
 
 // slotOf is a PCI address without its function.

@@ -566,9 +566,9 @@ func (w *bounded) String() string {
 	return w.b.String()
 }
 
-// Port looks up "mlx5_0:1" on a host and how it is tested. family is the
-// profile's GID family. nil when there is no such port.
-func Port(h topology.Host, reach, name, family string) *TestPort {
+// Port looks up "mlx5_0:1" on a host and how it is tested. gid is the index
+// that the plan chose there; nil none (InfiniBand). nil when there is no such port.
+func Port(h topology.Host, reach, name string, gid *int) *TestPort {
 	dev, num, _ := strings.Cut(name, ":")
 	for _, c := range h.HCAs {
 		if c.Name != dev {
@@ -578,7 +578,7 @@ func Port(h topology.Host, reach, name, family string) *TestPort {
 			if num != "" && strconv.Itoa(p.Number) != num {
 				continue
 			}
-			t := &TestPort{Host: reach, HCA: dev, Number: p.Number, GID: pickGID(p, family)}
+			t := &TestPort{Host: reach, HCA: dev, Number: p.Number, GID: gid}
 			if p.RateTrusted {
 				t.RateGbps = p.RateGbps
 			}
@@ -624,23 +624,4 @@ func countedNetdev(h topology.Host, name string) string {
 		name = n.Lower
 	}
 	return name
-}
-
-func pickGID(p topology.Port, family string) *int {
-	if p.LinkLayer != "Ethernet" {
-		return nil
-	}
-	var best *int
-	for _, g := range p.GIDs {
-		if !strings.Contains(g.Type, "v2") || g.NdevUnreadable != "" || g.Kind != topology.GIDIPv4 && g.Kind != topology.GIDIPv6 {
-			continue
-		}
-		if g.Kind == topology.GIDIPv4 && family != "ipv6" {
-			return ptr(g.Index)
-		}
-		if best == nil && family != "ipv4" {
-			best = ptr(g.Index)
-		}
-	}
-	return best
 }
