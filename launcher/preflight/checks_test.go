@@ -451,8 +451,8 @@ func TestStrictByDriver(t *testing.T) {
 	}{
 		{"mlx5", nil, Job{}, ""},
 		{"mlx5 without uverbs", []func(*topology.Host){bare}, Job{}, "device.modules"},
-		{"Slingshot without uverbs", []func(*topology.Host){device("cxi", "cxi", "cxi", ""), bare, noGIDs}, Job{}, ""},
-		{"Slingshot beside a verbs device that the job does not use", []func(*topology.Host){device("cxi", "cxi", "cxi", ""), unused, bare, noGIDs}, Job{Ports: []string{"cxi0:1", "cxi1:1"}}, ""},
+		{"Slingshot without uverbs", []func(*topology.Host){device("cxi", "cxi", "cxi", ""), bare, noGIDs, func(h *topology.Host) { h.Software = nil }}, Job{}, ""},
+		{"Slingshot beside a verbs device that the job does not use", []func(*topology.Host){device("cxi", "cxi", "cxi", ""), unused, bare, noGIDs, func(h *topology.Host) { h.Software = nil }}, Job{Ports: []string{"cxi0:1", "cxi1:1"}}, ""},
 		{"Omni-Path without uverbs", []func(*topology.Host){device("infiniband", "hfi1", "hfi1_", "InfiniBand"), bare, noGIDs}, Job{}, ""},
 		{"EFA", []func(*topology.Host){device("infiniband", "efa", "rdmap", "Unspecified"), noGIDs, func(h *topology.Host) { h.Software = nil }}, Job{}, ""},
 		{"EFA without uverbs", []func(*topology.Host){device("infiniband", "efa", "rdmap", "Unspecified"), bare, noGIDs, func(h *topology.Host) { h.Software = nil }}, Job{}, "device.modules"},
