@@ -12,38 +12,55 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 
-	"fabrun/envgen"
-	"fabrun/envgen/lint"
 	"fabrun/launcher/preflight"
 	"fabrun/launcher/watch"
+	"fabrun/topology/finding"
 )
 
 // rulesPage is docs/rules.md: every ID that fabrun prints and what it is about,
-// from the lists that do the work.
+// from the tables that the program itself uses.
 func rulesPage() string {
 	var b strings.Builder
-	b.WriteString("# Rules, checks and causes\n\nGenerated from the program's own lists ('make docs'). IDs are stable.\n")
-	table := func(title, about string, rows [][2]string) {
-		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| ID | about |\n|---|---|\n", title, about)
+	b.WriteString("# Findings, rules, events and causes\n\nEvery ID that fabrun prints. Generated from the program's own tables ('make docs'). IDs are stable.\n")
+	table := func(title, about string, head []string, rows [][]string) {
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| %s |\n|%s\n", title, about, strings.Join(head, " | "), strings.Repeat("---|", len(head)))
 		for _, r := range rows {
-			fmt.Fprintf(&b, "| `%s` | %s |\n", r[0], strings.ReplaceAll(r[1], "|", "\\|"))
+			for i, cell := range r {
+				r[i] = strings.ReplaceAll(cell, "|", "\\|")
+			}
+			fmt.Fprintf(&b, "| `%s` | %s |\n", r[0], strings.Join(r[1:], " | "))
 		}
 	}
-	table("Rules", "Which ports carry the job, which variables follow, and what is wrong with what was set (`fabrun env --explain`).", envgen.Rules())
-	var checks [][2]string
-	for _, c := range preflight.Checks() {
-		checks = append(checks, [2]string{c.ID, c.About})
+	var rows [][]string
+	for _, k := range finding.Kinds() {
+		strict := ""
+		if k.BlocksRDMA {
+			strict = "yes"
+		}
+		rows = append(rows, []string{k.ID, k.About, string(k.Stage), strict, strings.Join(k.Supersedes, ", ")})
 	}
-	table("Checks", "What `fabrun check` looks at on each host.", checks)
-	table("Across hosts", "In what the hosts of one job are held against each other (`fabrun check --hosts`, `fabrun run`; two of them with `fabrun diff`).", preflight.AcrossChecks())
-	table("Measurements", "What `fabrun check --pairs`, `--collectives`, `--compare` and the pasted outputs of perftest, nccl-tests and OSU may show.", preflight.Measures())
-	var stages [][2]string
+	table("Findings", "What `fabrun check`, `plan`, `env`, `run`, `topo`, `lint` and their kind find. A `*` stands for a number. "+
+		"*Stage* is the stage of `fabrun check --bringup`; *blocks* says that RDMA cannot carry the whole job while it is an error (`--strict` does not start it); "+
+		"*instead of* names findings that are not said of a host beside it.",
+		[]string{"ID", "about", "stage", "blocks", "instead of"}, rows)
+	rows = nil
 	for _, st := range preflight.Stages() {
-		stages = append(stages, [2]string{st.ID, st.About})
+		rows = append(rows, []string{string(st.ID), st.About, st.Do})
 	}
-	table("Bring-up", "The stages of `fabrun check --bringup`, in their order.", stages)
-	table("Job scripts", "What `fabrun lint` finds beside the rules above.", lint.Rules())
-	table("Causes", "Why a job went over TCP (`fabrun run`, `fabrun watch`).", watch.Causes())
+	table("Bring-up", "The stages of `fabrun check --bringup`, in their order.", []string{"stage", "about", "when it fails"}, rows)
+	topics := func(ts []finding.Topic) (rows [][]string) {
+		for _, x := range ts {
+			rows = append(rows, []string{x.ID, x.About})
+		}
+		return rows
+	}
+	table("Rules", "Why a variable has its value, and why a port is left out (`fabrun env --explain`, `fabrun plan`).", []string{"ID", "about"}, topics(finding.Rules()))
+	table("Events", "What the log and the counters of a job tell (`fabrun run`, `fabrun watch`).", []string{"ID", "about"}, topics(finding.Events()))
+	rows = nil
+	for _, c := range watch.Causes() {
+		rows = append(rows, []string{c[0], c[1]})
+	}
+	table("Causes", "Why a job went over TCP (`fabrun run`, `fabrun watch`).", []string{"ID", "what is said"}, rows)
 	return b.String()
 }
 
