@@ -31,49 +31,32 @@ func (s *state) add(f finding.Finding) { s.findings = append(s.findings, f) }
 
 // varRule yields the variables of one host.
 type varRule struct {
-	id    string
-	about string
-	vars  func(s *state, n *node) []Var
+	id   string
+	vars func(s *state, n *node) []Var
 }
 
 // varRules is every rule that sets something, in the order of the output.
 func varRules() []varRule {
 	return []varRule{
-		{"hca.nccl-set", "one exact set of ports per node for NCCL, the same for every rank", ncclHCA},
-		{"hca.cross-rail", "whether a rail may talk to another", ncclCrossNIC},
-		{"gid.nccl", "NCCL's GID: left to it where it would choose right, else said", ncclGID},
-		{"gdr.level", "how far a NIC may be from a GPU for GPUDirect", ncclGDR},
-		{"qos.nccl", "the fabric's traffic class and service level for NCCL", ncclQoS},
-		{"qos.adaptive-routing", "adaptive routing where the fabric has it", ncclAdaptive},
-		{"bootstrap.interface", "the interface by which the hosts know each other", bootstrapVars},
-		{"gate.nccl", "under --strict NCCL may not fall back", ncclGate},
-		{"hca.nvshmem", "NVSHMEM: devices, GID and class as for NCCL", nvshmem},
-		{"hca.ucx-devices", "UCX gets RDMA devices only", ucxDevices},
-		{"gid.ucx", "UCX's GID, where its own choice would be wrong", ucxGID},
-		{"qos.ucx", "the fabric's traffic class and service level for UCX", ucxQoS},
-		{"gate.openmpi", "Open MPI must take its UCX component", openMPIGate},
-		{"gate.libfabric", "the libfabric provider where only one is right", libfabricGate},
-		{"gid.libfabric", "libfabric's verbs provider would take GID 0", libfabricGID},
-		{"hca.mvapich", "MVAPICH2's devices, GID and service level", mvapich2},
-		{"log.nccl", "NCCL's log to a private file", ncclLog},
-		{"log.ucx", "UCX's log to a private file", ucxLog},
+		{"hca.nccl-set", ncclHCA},
+		{"hca.cross-rail", ncclCrossNIC},
+		{"gid.nccl", ncclGID},
+		{"gdr.level", ncclGDR},
+		{"qos.nccl", ncclQoS},
+		{"qos.adaptive-routing", ncclAdaptive},
+		{"bootstrap.interface", bootstrapVars},
+		{"gate.nccl", ncclGate},
+		{"hca.nvshmem", nvshmem},
+		{"hca.ucx-devices", ucxDevices},
+		{"gid.ucx", ucxGID},
+		{"qos.ucx", ucxQoS},
+		{"gate.openmpi", openMPIGate},
+		{"gate.libfabric", libfabricGate},
+		{"gid.libfabric", libfabricGID},
+		{"hca.mvapich", mvapich2},
+		{"log.nccl", ncclLog},
+		{"log.ucx", ucxLog},
 	}
-}
-
-// Rules lists the IDs of all rules and what they are about: ports, variables,
-// and what the user set, for help and documentation.
-func Rules() [][2]string {
-	var out [][2]string
-	for _, r := range portRules() {
-		out = append(out, [2]string{r.id, r.about})
-	}
-	for _, r := range varRules() {
-		out = append(out, [2]string{r.id, r.about})
-	}
-	for _, r := range judgeRules() {
-		out = append(out, [2]string{r.id, r.about})
-	}
-	return out
 }
 
 // Compute chooses the variables of every host, and says what is wrong.

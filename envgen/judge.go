@@ -33,51 +33,43 @@ func Judge(settings []Setting, hosts []topology.Host, profile *profiles.Profile,
 	return out
 }
 
-// judgeRule looks at one setting.
-type judgeRule struct {
-	id    string
-	about string
-	judge func(j *judging, set Setting)
-}
-
-// judgeRules is every trap that is looked for in what the user set.
-func judgeRules() []judgeRule {
-	return []judgeRule{
-		{"value.name", "a name that no library reads", judgeName},
-		{"value.form", "a value that is silently read as something else", judgeForm},
-		{"version.old-name", "a name that newer libraries call otherwise", judgeOldName},
-		{"version.unknown-to-library", "a name that the library found does not know", judgeVersion},
-		{"hca.user-set", "a device list that takes too much, too little, or nothing", judgeHCA},
-		{"hca.ucx-user", "a UCX device list with absent or TCP devices", judgeUCXDevices},
-		{"hca.per-rank", "different devices per rank for NCCL", judgePerRank},
-		{"gid.pinned", "a GID index that is wrong on some port", judgeGIDPin},
-		{"gid.range", "an address range that NCCL ignores", judgeRange},
-		{"qos.user", "a traffic class that is not the fabric's", judgeTC},
-		{"bootstrap.user", "an interface list that takes docker0, or nothing", judgeInterface},
-		{"gate.user", "a setting that sends the job over TCP", judgeTCP},
-		{"gdr.user", "a GPUDirect level that turns it off", judgeGDR},
-		{"log.user", "a log that ranks overwrite", judgeLog},
+// judges is every trap that is looked for in what the user set, one setting at
+// a time.
+func judges() []func(j *judging, set Setting) {
+	return []func(j *judging, set Setting){
+		judgeName,
+		judgeForm,
+		judgeOldName,
+		judgeVersion,
+		judgeHCA,
+		judgeUCXDevices,
+		judgePerRank,
+		judgeGIDPin,
+		judgeRange,
+		judgeTC,
+		judgeInterface,
+		judgeTCP,
+		judgeGDR,
+		judgeLog,
 	}
 }
 
 // judging is one setting's look at the job.
 type judging struct {
 	s     *state
-	rule  judgeRule
 	all   []Setting // in force together with it
 	known Variable
 	isOne bool // known holds something
 }
 
 func (s *state) judgeAll() {
-	rules := judgeRules()
 	for _, set := range s.in.Job.Settings {
 		if set.Origin == FromPlan || s.beaten(set) || shippedDefault(set) && !s.in.Profile.Fabric.SetNothing {
 			continue
 		}
 		k, ok := Known(set.Name)
-		for _, r := range rules {
-			r.judge(&judging{s: s, rule: r, all: s.in.Job.Settings, known: k, isOne: ok}, set)
+		for _, judge := range judges() {
+			judge(&judging{s: s, all: s.in.Job.Settings, known: k, isOne: ok}, set)
 		}
 	}
 	s.judgeTogether()

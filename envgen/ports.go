@@ -101,8 +101,7 @@ func (n *node) lower(name string) string {
 
 // portRule rejects a port with a reason; "" lets it pass.
 type portRule struct {
-	id    string
-	about string
+	id    string // why a port is left out
 	judge func(s *state, p *port) string
 }
 
@@ -110,12 +109,12 @@ type portRule struct {
 // the order in which they are asked.
 func portRules() []portRule {
 	return []portRule{
-		{"hca.excluded", "the profile's exclude_hcas names it", portExcluded},
-		{"hca.driver", "the profile names one driver", portDriver},
-		{"hca.family", "the driver decides which libraries can use a device", portFamily},
-		{"hca.port-down", "a port must be ACTIVE and LinkUp", portDown},
-		{"hca.link-layer", "the link layer must be the profile's", portLinkLayer},
-		{"hca.gid", "a RoCE port needs a routable GID of the right version on its own netdev", portGID},
+		{"hca.excluded", portExcluded},
+		{"hca.driver", portDriver},
+		{"hca.family", portFamily},
+		{"hca.port-down", portDown},
+		{"hca.link-layer", portLinkLayer},
+		{"hca.gid", portGID},
 	}
 }
 

@@ -107,7 +107,7 @@ func TestBringupMeasures(t *testing.T) {
 			}
 			var got []string
 			for _, st := range res.Stages {
-				got = append(got, st.Stage.ID+" "+st.Status)
+				got = append(got, string(st.Stage.ID)+" "+st.Status)
 			}
 			if s := strings.Join(got, ", "); s != tc.want {
 				t.Errorf("got  %s\nwant %s\n%+v", s, tc.want, res.Findings)

@@ -26,11 +26,11 @@ func (a *app) checkBringup(ctx context.Context, s site, o hostChecks, jobPorts [
 	measure := func(st preflight.Stage) (fs []finding.Finding, skipped string, err error) {
 		part := report.Checked{Hosts: res.Hosts}
 		switch st.ID {
-		case preflight.StagePairs, preflight.StageGPUDirect:
+		case finding.StagePairs, finding.StageGPUDirect:
 			switch {
 			case s.t == nil || len(s.hosts) < 2:
 				return nil, "two hosts or more are needed: --hosts", nil
-			case st.ID == preflight.StageGPUDirect && !gpus:
+			case st.ID == finding.StageGPUDirect && !gpus:
 				return nil, "no GPU near a port of the job", nil
 			}
 			mode := preflight.Mode(o.pairs)
@@ -38,12 +38,12 @@ func (a *app) checkBringup(ctx context.Context, s site, o hostChecks, jobPorts [
 				mode = preflight.Quick
 			}
 			with := o
-			with.gpu = st.ID == preflight.StageGPUDirect
-			with.latency = with.latency || st.ID == preflight.StagePairs
+			with.gpu = st.ID == finding.StageGPUDirect
+			with.latency = with.latency || st.ID == finding.StagePairs
 			if err := a.checkPairs(ctx, s, with, mode, &part); err != nil {
 				return nil, "", err
 			}
-			if st.ID == preflight.StagePairs {
+			if st.ID == finding.StagePairs {
 				res.Pairs, res.Coverage, res.Rounds = part.Pairs, part.Coverage, part.Rounds
 			}
 			for _, f := range part.Findings {
@@ -60,12 +60,12 @@ func (a *app) checkBringup(ctx context.Context, s site, o hostChecks, jobPorts [
 				skipped = "perftest is missing: no bandwidth was measured"
 			}
 			return fs, skipped, nil
-		case preflight.StageQoS:
+		case finding.StageQoS:
 			if s.prof.Fabric.QoS == nil {
 				return nil, "no profile with a QoS plan: --profile", nil
 			}
 			return wire, "", nil
-		case preflight.StageCollectives:
+		case finding.StageCollectives:
 			if s.t == nil || len(s.hosts) < 2 {
 				return nil, "two hosts or more are needed: --hosts", nil
 			}

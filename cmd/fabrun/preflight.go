@@ -104,24 +104,6 @@ func (o jobOptions) leaveOut(job *jobLook, env []string) error {
 	return nil
 }
 
-// sameAs names, for checks that say what a rule of the plan says too, the rules'
-// findings: a person wants to read it once.
-var sameAs = map[string][]string{
-	"port.none":           {"hca.none-on-host"},
-	"port.state":          {"hca.port-down", "hca.rail-missing", "hca.rail-count"},
-	"port.rate":           {"hca.port-slow"},
-	"port.link-layer":     {"hca.link-layer", "profile.unfit"},
-	"mtu.netdev":          {"hca.active-mtu", "hca.mtu-differs"},
-	"gid.usable":          {"gid.no-common", "gid.no-common-ucx", "hca.gid"},
-	"qos.tclass":          {"qos.global-tclass"},
-	"across.rdma-mtu":     {"hca.mtu-differs"},
-	"across.mtu":          {"hca.mtu-differs", "hca.active-mtu"},
-	"across.state":        {"hca.port-down", "hca.rail-missing", "hca.rail-count"},
-	"across.rate":         {"hca.port-slow"},
-	"across.hca-set":      {"hca.rail-missing", "hca.rail-count", "hca.none-on-host"},
-	"software.gpu-plugin": {"gate.efa-plugin"},
-}
-
 // lookFindings is preflight's look: every check on every host and all hosts
 // against each other. Notes are check's own; a job is told what is wrong.
 func lookFindings(job jobLook, prof profiles.Profile, res envgen.Result) []finding.Finding {
@@ -147,7 +129,7 @@ func lookFindings(job jobLook, prof profiles.Profile, res envgen.Result) []findi
 	}
 	return slices.DeleteFunc(all, func(f finding.Finding) bool {
 		return f.Severity == finding.Note || slices.ContainsFunc(res.Findings, func(said finding.Finding) bool {
-			return slices.Contains(sameAs[f.ID], said.ID) && (said.Host == "" || f.Host == "" || said.Host == f.Host || said.Host == hostItself(job, f.Host))
+			return finding.Supersedes(said.ID, f.ID) && (said.Host == "" || f.Host == "" || said.Host == f.Host || said.Host == hostItself(job, f.Host))
 		})
 	})
 }

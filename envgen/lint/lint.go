@@ -24,40 +24,30 @@ type Problem struct {
 
 // rule looks at a whole script for one mistake.
 type rule struct {
-	id    string
-	about string
-	find  func(*Script) []Problem
+	id   string
+	find func(*Script) []Problem
 }
 
 // rules is every mistake of scripts that is looked for; those of values alone
 // are envgen's.
 func rules() []rule {
 	return []rule{
-		{"script.unreadable", "a place that no shell could read", unreadable},
-		{"script.typography", "dashes and quotes of a word processor", typography},
-		{"script.not-exported", "a variable that no program sees", notExported},
-		{"script.too-late", "a variable set after the last launch", tooLate},
-		{"script.not-forwarded", "variables that Open MPI does not take to other nodes", notForwarded},
-		{"script.x-value", "-x NAME value", forwardValue},
-		{"script.export-without-all", "srun --export that drops the environment", exportWithoutAll},
-		{"script.export-comma", "a list value cut at its comma by --export", exportComma},
-		{"script.export-loses", "NAME=value beside ALL, where the caller's value wins", exportLoses},
-		{"script.export-none", "sbatch --export=NONE that srun inherits", exportNone},
-		{"script.expanded-early", "a task's variable expanded before the tasks exist", expandedEarly},
-		{"script.rendezvous-localhost", "a rendezvous that falls back to localhost", rendezvousLocal},
-		{"script.port-ephemeral", "a rendezvous port that the kernel hands out too", ports},
-		{"hca.per-rank", "one HCA per rank for NCCL", perRank},
-		{"script.memlock", "a limit of locked memory too low for RDMA", memlock},
+		{"script.unreadable", unreadable},
+		{"script.typography", typography},
+		{"script.not-exported", notExported},
+		{"script.too-late", tooLate},
+		{"script.not-forwarded", notForwarded},
+		{"script.x-value", forwardValue},
+		{"script.export-without-all", exportWithoutAll},
+		{"script.export-comma", exportComma},
+		{"script.export-loses", exportLoses},
+		{"script.export-none", exportNone},
+		{"script.expanded-early", expandedEarly},
+		{"script.rendezvous-localhost", rendezvousLocal},
+		{"script.port-ephemeral", ports},
+		{"hca.per-rank", perRank},
+		{"script.memlock", memlock},
 	}
-}
-
-// Rules lists the IDs and what they are about, for help and documentation.
-func Rules() [][2]string {
-	var out [][2]string
-	for _, r := range rules() {
-		out = append(out, [2]string{r.id, r.about})
-	}
-	return out
 }
 
 // Judge returns what is wrong with a script, by line. A profile and versions

@@ -376,41 +376,6 @@ func Logins(logins []Login) []finding.Finding {
 	return out
 }
 
-// AcrossChecks says what hosts of one job are held against each other in: ID
-// and what it is about, for the documentation.
-func AcrossChecks() [][2]string {
-	return [][2]string{
-		{"across.hca-set", "the same RDMA devices by the same names"},
-		{"across.state", "the same ports are up"},
-		{"across.rate", "ports at the same rate"},
-		{"across.link-layer", "InfiniBand everywhere, or Ethernet everywhere"},
-		{"across.rdma-mtu", "the same active RDMA MTU"},
-		{"across.mtu", "the same MTU of the netdevs"},
-		{"across.gid-shape", "GID tables of the same shape"},
-		{"across.trust", "the same trust mode"},
-		{"across.pfc", "PFC on the same priorities"},
-		{"across.firmware", "the same card with the same firmware"},
-		{"across.driver", "the same driver of a device"},
-		{"across.module", "the same versions of the kernel modules that matter"},
-		{"across.kernel", "the same kernel"},
-		{"across.gpus", "as many GPUs"},
-		{"across.gpu-driver", "the same GPU driver"},
-		{"across.cpus", "as many CPUs"},
-		{"across.governor", "the same CPU governor"},
-		{"across.peer-memory", "nvidia_peermem on all or on none"},
-		{"across.memlock", "the same limit of locked memory"},
-		{"across.nofile", "the same limit of open files"},
-		{"across.shm", "/dev/shm of the same size"},
-		{"across.software", "the same NCCL, UCX, MPI, CUDA and plugins: version and build"},
-		{"across.program", "the job's program has the same content"},
-		{"across.library", "the program loads the same builds of its libraries"},
-		{"across.directory", "the working directory is one that all share"},
-		{"across.clock", "clocks agree"},
-		{"across.slots", "as many ranks on each host"},
-		{"across.ssh", "each host logs in to the next without a password"},
-	}
-}
-
 // Slots names the hosts with another number of slots than most; 0 is unknown.
 func Slots(names []string, slots []int) []finding.Finding {
 	count := map[int]int{}

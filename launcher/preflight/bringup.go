@@ -2,7 +2,6 @@ package preflight
 
 import (
 	"slices"
-	"strings"
 
 	"fabrun/topology/finding"
 )
@@ -10,49 +9,22 @@ import (
 // Stage is one step of standing a cluster up. The order is the point: what a
 // later stage measures means nothing while an earlier one fails.
 type Stage struct {
-	ID    string
+	ID    finding.Stage
 	About string
-	Do    string   // what to do when it fails, beside its findings' own hints
-	owns  []string // IDs of findings, or prefixes that end in a dot
+	Do    string // what to do when it fails, beside its findings' own hints
 }
-
-// The stages that measure.
-const (
-	StagePairs       = "pairs"
-	StageGPUDirect   = "gpudirect"
-	StageQoS         = "qos"
-	StageCollectives = "collectives"
-)
 
 // Stages is the order in which a new cluster is stood up.
 func Stages() []Stage {
 	return []Stage{
-		{"link", "wire and link", "cables, transceivers, switch ports and addresses first: nothing above them can work", []string{
-			"node.unreachable", "port.", "ib.", "mtu.", "gid.", "counter.", "across.state", "across.rate", "across.link-layer", "across.rdma-mtu", "across.mtu", "across.gid-shape", "across.hca-set", "hca.",
-		}},
-		{"driver", "driver, limits and PCIe", "the same driver, firmware and limits on every host, and every lane of every card", []string{
-			"device.", "container.", "limits.", "pcie.", "numa.", "cm.", "place.", "across.", "net.bridge", "kernel.", "cpu.",
-		}},
-		{StagePairs, "perftest between pairs, host memory", "repair the node, port or cable that is named, or leave the node out, and begin again", []string{"pair."}},
-		{StageGPUDirect, "GPUDirect", "nvidia_peermem or DMA-BUF, then ACS and IOMMU", []string{"gdr."}},
-		{StageQoS, "QoS: marked, mapped, lossless", "make hosts and switches say the same: fabrun profile show NAME --host, and --switch", []string{"qos."}},
-		{StageCollectives, "nccl-tests and OSU on 1, 2, 4, 8 nodes", "one node against two tells whether it is the fabric; 'fabrun watch' on the log tells which network was taken", []string{"collective.", "compare.", "nccl-tests.", "osu.", "fabric."}},
-		{"separation", "other traffic apart from RDMA", "management, storage and clock on their own network or class", []string{"separation.", "net."}},
+		{finding.StageLink, "wire and link", "cables, transceivers, switch ports and addresses first: nothing above them can work"},
+		{finding.StageDriver, "driver, limits and PCIe", "the same driver, firmware and limits on every host, and every lane of every card"},
+		{finding.StagePairs, "perftest between pairs, host memory", "repair the node, port or cable that is named, or leave the node out, and begin again"},
+		{finding.StageGPUDirect, "GPUDirect", "nvidia_peermem or DMA-BUF, then ACS and IOMMU"},
+		{finding.StageQoS, "QoS: marked, mapped, lossless", "make hosts and switches say the same: fabrun profile show NAME --host, and --switch"},
+		{finding.StageCollectives, "nccl-tests and OSU on 1, 2, 4, 8 nodes", "one node against two tells whether it is the fabric; 'fabrun watch' on the log tells which network was taken"},
+		{finding.StageSeparation, "other traffic apart from RDMA", "management, storage and clock on their own network or class"},
 	}
-}
-
-// StageOf is the stage to which a finding belongs: the longest match wins, and
-// what nobody owns belongs to the driver's.
-func StageOf(id string) string {
-	best, length := "driver", 0
-	for _, s := range Stages() {
-		for _, own := range s.owns {
-			if (own == id || strings.HasSuffix(own, ".") && strings.HasPrefix(id, own)) && len(own) > length {
-				best, length = s.ID, len(own)
-			}
-		}
-	}
-	return best
 }
 
 // StageResult is how a stage went.
@@ -84,7 +56,7 @@ func RunStages(looked []finding.Finding, measure func(Stage) (fs []finding.Findi
 			continue
 		}
 		for _, f := range looked {
-			if StageOf(f.ID) == s.ID {
+			if k, _ := finding.KindOf(f.ID); k.Stage == s.ID {
 				r.Findings = append(r.Findings, f)
 			}
 		}

@@ -19,62 +19,61 @@ type Job struct {
 	RDMACM  bool     // connections are made through rdma_cm
 }
 
-// Check is one thing that is looked at on one host.
-type Check struct {
-	ID    string // stable: the prefix of its findings' IDs
-	About string
-	run   func(*look)
+// check is one thing that is looked at on one host.
+type check struct {
+	id  string // of its findings
+	run func(*look)
 }
 
-// Checks is the explicit list, in the order in which a person would look.
-func Checks() []Check {
-	return []Check{
-		{"port.none", "the host has an RDMA device", checkAny},
-		{"port.state", "every port of the job is ACTIVE and LinkUp", checkState},
-		{"port.rate", "ports came up at the profile's rate, or at their siblings'", checkRate},
-		{"port.link-layer", "the link layer is the profile's", checkLinkLayer},
-		{"ib.subnet-manager", "InfiniBand: a subnet manager has given LIDs", checkSM},
-		{"ib.pkey", "InfiniBand: full member of a partition", checkPKey},
-		{"mtu.netdev", "the netdev's MTU carries RDMA packets of 4096 bytes", checkMTU},
-		{"gid.usable", "RoCE: a GID that the network routes", checkGID},
-		{"qos.trust", "the NIC trusts what the plan marks", checkTrust},
-		{"qos.pfc", "PFC is on for the plan's priorities, and for no others", checkPFC},
-		{"qos.dscp-map", "the RDMA DSCP arrives in the plan's priority", checkDSCPMap},
-		{"qos.tclass", "no port-wide traffic class overrides the plan", checkTClass},
-		{"qos.ecn", "ECN is on for the plan's priority", checkECN},
-		{"qos.cnp", "congestion notifications are marked as planned", checkCNP},
-		{"qos.pause", "no global pause beside PFC", checkPause},
-		{"pcie.link", "NICs and GPUs have all their PCIe lanes and speed", checkPCIe},
-		{"pcie.acs", "no ACS redirection between GPU and NIC", checkACS},
-		{"pcie.relaxed-ordering", "PCIe relaxed ordering is on", checkRelaxedOrdering},
-		{"pcie.read-request", "PCIe read requests are large", checkReadRequest},
-		{"pcie.iommu", "the IOMMU translates nothing that RDMA needs", checkIOMMU},
-		{"numa.placement", "every NIC says which NUMA node it is on", checkNUMA},
-		{"numa.balancing", "the kernel does not move pages between NUMA nodes", checkNUMABalancing},
-		{"cpu.governor", "CPUs run at full clock", checkGovernor},
-		{"irq.affinity", "interrupts are served near the NIC, by more than one CPU", checkIRQs},
-		{"gdr.peer-memory", "GPU memory can be registered: nvidia_peermem or DMA-BUF", checkPeer},
-		{"limits.memlock", "memory can be locked without limit", checkMemlock},
-		{"limits.nofile", "enough open files for many ranks", checkNofile},
-		{"limits.shm", "/dev/shm holds what libraries put there", checkShm},
-		{"limits.buffers", "TCP buffers, where something falls back to TCP", checkBuffers},
-		{"limits.hugepages", "huge pages", checkHuge},
-		{"device.nodes", "/dev/infiniband has the nodes of the job's devices", checkNodes},
-		{"device.modules", "the modules that user programs need are loaded", checkModules},
-		{"container.hidden", "the container shows what the host has", checkHidden},
-		{"cm.roce-mode", "rdma_cm makes RoCE v2 connections", checkCMMode},
-		{"net.subnet", "no other interface is in an RDMA interface's subnet", checkSubnet},
-		{"net.default-route", "the management path is not the RDMA interface", checkDefaultRoute},
-		{"net.management", "ssh and the clock do not go over the job's ports", checkManagement},
-		{"net.bridge", "container bridges carry what the network does", checkBridge},
-		{"counter.errors", "no link flaps and no symbol errors so far", checkCounters},
-		{"kernel.log", "the drivers have said nothing that matters", checkKernelLog},
-		{"clock.sync", "something keeps the clock right", checkClock},
-		{"software.verbs", "libibverbs is installed", checkVerbs},
-		{"software.gpu-plugin", "NCCL's net plugin where the site uses one", checkPlugin},
-		{"place.program", "the job's program is there and can be executed", checkProgram},
-		{"place.libraries", "the program's libraries are found", checkLibraries},
-		{"place.directory", "the job's working directory is there", checkDirectory},
+// checks is the explicit list, in the order in which a person would look.
+func checks() []check {
+	return []check{
+		{"port.none", checkAny},
+		{"port.state", checkState},
+		{"port.rate", checkRate},
+		{"port.link-layer", checkLinkLayer},
+		{"ib.subnet-manager", checkSM},
+		{"ib.pkey", checkPKey},
+		{"mtu.netdev", checkMTU},
+		{"gid.usable", checkGID},
+		{"qos.trust", checkTrust},
+		{"qos.pfc", checkPFC},
+		{"qos.dscp-map", checkDSCPMap},
+		{"qos.tclass", checkTClass},
+		{"qos.ecn", checkECN},
+		{"qos.cnp", checkCNP},
+		{"qos.pause", checkPause},
+		{"pcie.link", checkPCIe},
+		{"pcie.acs", checkACS},
+		{"pcie.relaxed-ordering", checkRelaxedOrdering},
+		{"pcie.read-request", checkReadRequest},
+		{"pcie.iommu", checkIOMMU},
+		{"numa.placement", checkNUMA},
+		{"numa.balancing", checkNUMABalancing},
+		{"cpu.governor", checkGovernor},
+		{"irq.affinity", checkIRQs},
+		{"gdr.peer-memory", checkPeer},
+		{"limits.memlock", checkMemlock},
+		{"limits.nofile", checkNofile},
+		{"limits.shm", checkShm},
+		{"limits.buffers", checkBuffers},
+		{"limits.hugepages", checkHuge},
+		{"device.nodes", checkNodes},
+		{"device.modules", checkModules},
+		{"container.hidden", checkHidden},
+		{"cm.roce-mode", checkCMMode},
+		{"net.subnet", checkSubnet},
+		{"net.default-route", checkDefaultRoute},
+		{"net.management", checkManagement},
+		{"net.bridge", checkBridge},
+		{"counter.errors", checkCounters},
+		{"kernel.log", checkKernelLog},
+		{"clock.sync", checkClock},
+		{"software.verbs", checkVerbs},
+		{"software.gpu-plugin", checkPlugin},
+		{"place.program", checkProgram},
+		{"place.libraries", checkLibraries},
+		{"place.directory", checkDirectory},
 	}
 }
 
@@ -87,8 +86,8 @@ func HostFindings(h topology.Host, p profiles.Profile, j Job) []finding.Finding 
 			l.ports = append(l.ports, portRef{hca: hca, port: hca.Ports[i], mine: l.mine(hca, hca.Ports[i])})
 		}
 	}
-	for _, c := range Checks() {
-		l.id = c.ID
+	for _, c := range checks() {
+		l.id = c.id
 		c.run(l)
 	}
 	finding.Sort(l.out)

@@ -2,9 +2,7 @@ package preflight
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
-	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -141,8 +139,8 @@ func TestRunStages(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		looked   []finding.Finding
-		measured map[string][]finding.Finding
-		skipped  map[string]string
+		measured map[finding.Stage][]finding.Finding
+		skipped  map[finding.Stage]string
 		want     string
 		asked    string
 	}{
@@ -150,15 +148,15 @@ func TestRunStages(t *testing.T) {
 		{"a port is down", []finding.Finding{bad("port.state")}, nil, nil, "failed not-reached not-reached not-reached not-reached not-reached not-reached", ""},
 		{"firmware differs", []finding.Finding{bad("across.firmware")}, nil, nil, "passed failed not-reached not-reached not-reached not-reached not-reached", "link"},
 		{"rates differ: that is the link", []finding.Finding{bad("across.rate")}, nil, nil, "failed not-reached not-reached not-reached not-reached not-reached not-reached", ""},
-		{"a slow cable", nil, map[string][]finding.Finding{"pairs": {bad("pair.port")}}, nil, "passed passed failed not-reached not-reached not-reached not-reached", "link driver pairs"},
-		{"no GPU, PFC missing", []finding.Finding{bad("qos.pfc")}, nil, map[string]string{"gpudirect": "no GPU"}, "passed passed passed skipped failed not-reached not-reached", "link driver pairs gpudirect"},
+		{"a slow cable", nil, map[finding.Stage][]finding.Finding{"pairs": {bad("pair.port")}}, nil, "passed passed failed not-reached not-reached not-reached not-reached", "link driver pairs"},
+		{"no GPU, PFC missing", []finding.Finding{bad("qos.pfc")}, nil, map[finding.Stage]string{"gpudirect": "no GPU"}, "passed passed passed skipped failed not-reached not-reached", "link driver pairs gpudirect"},
 		{"warnings stop nothing", []finding.Finding{{ID: "pcie.link", Severity: finding.Warning}}, nil, nil, "passed passed passed passed passed passed passed", "link driver pairs gpudirect qos collectives separation"},
 		{"ssh in the lossless class", []finding.Finding{bad("separation.unmarked")}, nil, nil, "passed passed passed passed passed passed failed", "link driver pairs gpudirect qos collectives"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var asked, got []string
 			rs, err := RunStages(tc.looked, func(s Stage) ([]finding.Finding, string, error) {
-				asked = append(asked, s.ID)
+				asked = append(asked, string(s.ID))
 				return tc.measured[s.ID], tc.skipped[s.ID], nil
 			})
 			if err != nil {
@@ -175,10 +173,24 @@ func TestRunStages(t *testing.T) {
 			}
 		})
 	}
-	// What nobody owns is the driver's: a new check needs no line there.
-	for id, want := range map[string]string{"port.state": "link", "across.rate": "link", "across.firmware": "driver", "irq.affinity": "driver", "qos.wire": "qos", "net.default-route": "separation", "net.bridge": "driver", "fabric.loss-signature": "collectives"} {
-		if got := StageOf(id); got != want {
-			t.Errorf("%s belongs to %s, want %s", id, got, want)
+}
+
+// TestEveryLookHasItsStage: what looking at hosts finds is counted somewhere in
+// a bring-up.
+func TestEveryLookHasItsStage(t *testing.T) {
+	ids := []string{"node.unreachable"}
+	for _, c := range checks() {
+		ids = append(ids, c.id)
+	}
+	for _, k := range finding.Kinds() {
+		if strings.HasPrefix(k.ID, "across.") {
+			ids = append(ids, k.ID)
+		}
+	}
+	for _, id := range ids {
+		k, _ := finding.KindOf(id)
+		if !slices.ContainsFunc(Stages(), func(s Stage) bool { return s.ID == k.Stage }) {
+			t.Errorf("%s belongs to stage %q, which is none of a bring-up: topology/finding/kinds.go", id, k.Stage)
 		}
 	}
 }
@@ -205,35 +217,6 @@ func TestSeparation(t *testing.T) {
 		}
 		if s := strings.Join(got, "; "); s != tc.want {
 			t.Errorf("%s: got %q, want %q", tc.name, s, tc.want)
-		}
-	}
-}
-
-// TestMeasuresAreListed: every ID in this package's sources that belongs to a
-// measurement is in the documentation's list, and the other way round.
-func TestMeasuresAreListed(t *testing.T) {
-	listed := map[string]bool{}
-	for _, m := range Measures() {
-		listed[m[0]] = true
-	}
-	files, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	id := regexp.MustCompile(`"((?:pair|collective|compare|nccl-tests|osu|fabric|separation|perftest)\.[a-z-]+)"`)
-	for _, f := range append(files, "../../cmd/fabrun/cmd_check_collectives.go", "../../cmd/fabrun/cmd_check_pairs.go") {
-		if strings.HasSuffix(f, "_test.go") || f == "ids.go" {
-			continue
-		}
-		text, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range id.FindAllStringSubmatch(string(text), -1) {
-			// Two are outcomes of a test, never findings of their own.
-			if !listed[m[1]] && m[1] != "perftest.missing" && !strings.HasSuffix(m[1], "-") {
-				t.Errorf("%s: %s is not in Measures", f, m[1])
-			}
 		}
 	}
 }

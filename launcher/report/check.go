@@ -321,7 +321,7 @@ type checkedStage struct {
 func checkedStages(stages []preflight.StageResult) []checkedStage {
 	out := []checkedStage{}
 	for _, s := range stages {
-		one := checkedStage{s.Stage.ID, s.Stage.About, s.Status, orNull(s.Why), s.Stage.Do, []string{}}
+		one := checkedStage{string(s.Stage.ID), s.Stage.About, s.Status, orNull(s.Why), s.Stage.Do, []string{}}
 		for _, f := range s.Findings {
 			if !slices.Contains(one.Found, f.ID) {
 				one.Found = append(one.Found, f.ID)
