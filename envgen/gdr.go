@@ -48,9 +48,9 @@ func platformBars(h *topology.Host) (id, why, hint string) {
 	case h.Hidden != "":
 		return "gdr.hidden-topology", "the PCI tree is not the real one: " + h.Hidden, "a topology file of the provider (NCCL_TOPO_FILE) tells NCCL the truth"
 	case h.IOMMU.Groups != nil && *h.IOMMU.Groups > 0 && h.IOMMU.Passthrough != nil && !*h.IOMMU.Passthrough:
-		return "gdr.iommu", "the IOMMU translates every DMA address", "boot with iommu=pt, or with the IOMMU off"
+		return "gdr.iommu", "the IOMMU translates every DMA address", "boot with iommu=pt" + finding.Reboots
 	case len(h.IOMMU.ACSRedirect) > 0:
-		return "gdr.acs", "ACS sends peer-to-peer traffic up to the root complex: " + strings.Join(h.IOMMU.ACSRedirect[:min(4, len(h.IOMMU.ACSRedirect))], ", "), "turn ACS redirection off on the PCIe switches (setpci, as root, or in the BIOS)"
+		return "gdr.acs", "ACS sends peer-to-peer traffic up to the root complex: " + strings.Join(h.IOMMU.ACSRedirect[:min(4, len(h.IOMMU.ACSRedirect))], ", "), "where no virtual machine is given devices of this host: ACS redirection off on the PCIe switches (setpci, as root, or in the BIOS)"
 	}
 	return "", "", ""
 }

@@ -633,7 +633,7 @@ func judgeTC(j *judging, set Setting) {
 			if g := p.p.GlobalTClass; g != nil && p.roce() && *g != tc {
 				j.say("qos.global-tclass", finding.Error, n.h.Name, set, finding.Finding{
 					Seen: fmt.Sprintf("%s has Global tclass=%d (sys/class/infiniband/%s/tc/%d/traffic_class)", p.name(), *g, p.hca.Name, p.p.Number), Wanted: "the same value, or none for the port",
-					Why: "the driver replaces the class of every queue pair by the port's: this setting does nothing", Hint: fmt.Sprintf("echo -1 > /sys/class/infiniband/%s/tc/%d/traffic_class (as root), or set %s=%d", p.hca.Name, p.p.Number, set.Name, *g),
+					Why: "the driver replaces the class of every queue pair by the port's: this setting does nothing", Hint: fmt.Sprintf("set %s=%d, or echo -1 > /sys/class/infiniband/%s/tc/%d/traffic_class", set.Name, *g, p.hca.Name, p.p.Number) + finding.ForRDMA,
 				})
 			}
 		}

@@ -513,7 +513,7 @@ func (s *state) smallMTU(n *node) {
 				ID: "hca.active-mtu", Severity: finding.Warning, Host: n.h.Name, Subject: p.name(),
 				Seen: fmt.Sprintf("active MTU %d", m), Wanted: "active MTU 4096 (netdev MTU 4200 or more)",
 				Why:  "four times the packets and headers for the same data",
-				Hint: fmt.Sprintf("ip link set %s mtu 9000, and the same on the switch and on every host", cmpOr(p.p.Netdev, "NETDEV")),
+				Hint: fmt.Sprintf("the switches first, then on every host: ip link set %s mtu 9000", cmpOr(p.p.Netdev, "NETDEV")) + finding.ForPort,
 			})
 		}
 	}

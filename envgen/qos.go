@@ -42,11 +42,11 @@ func (s *state) judgeClassOn(n *node, what string, tc int) {
 		case dcb.Trust == "pcp":
 			f.ID, f.Seen, f.Wanted = "qos.trust", what+" marks DSCP "+strconv.Itoa(dscp)+", and "+dev+" trusts pcp", "trust dscp"
 			f.Why = "the port does not look at the DSCP: unmarked frames go to priority 0, which may drop"
-			f.Hint = "mlnx_qos -i " + dev + " --trust=dscp (as root)"
+			f.Hint = "mlnx_qos -i " + dev + " --trust=dscp" + finding.ForPort
 		case mapped && !slices.Contains(dcb.PFC, prio):
 			f.ID, f.Seen = "qos.not-lossless", fmt.Sprintf("%s: DSCP %d is priority %d on %s, and PFC is on for %s", what, dscp, prio, dev, listOr(dcb.PFC, "none"))
 			f.Wanted, f.Why = "a DSCP whose priority is lossless: "+losslessText(dcb), "the traffic can be dropped under load: retries and timeouts"
-			f.Hint = "mlnx_qos -i " + dev + " --pfc " + pfcMask(prio) + " (as root, on every host and the switch alike), or another profile"
+			f.Hint = "mlnx_qos -i " + dev + " --pfc " + topology.PFCMask(append(slices.Clone(dcb.PFC), prio)) + finding.ForPort + ", or another profile"
 		default:
 			continue
 		}
@@ -78,17 +78,6 @@ func losslessText(dcb *topology.DCB) string {
 	return "DSCP " + strings.Join(out, ", ")
 }
 
-func pfcMask(prio int) string {
-	var bits [8]string
-	for i := range bits {
-		bits[i] = "0"
-	}
-	if prio >= 0 && prio < 8 {
-		bits[prio] = "1"
-	}
-	return strings.Join(bits[:], ",")
-}
-
 // qosFindings compares the plan with what the hosts' ports do.
 func (s *state) qosFindings() {
 	q := s.in.Profile.Fabric.QoS
@@ -117,7 +106,7 @@ func (s *state) qosFindings() {
 					Seen:   fmt.Sprintf("Global tclass=%d (DSCP %d) in sys/class/infiniband/%s/tc/%d/traffic_class", *g, *g>>2, p.hca.Name, p.p.Number),
 					Wanted: fmt.Sprintf("%d (DSCP %d), as %s says, or none", tc, q.RDMA.DSCP, what),
 					Why:    "the driver replaces the class of every queue pair by the port's: the variables do nothing",
-					Hint:   fmt.Sprintf("echo -1 > /sys/class/infiniband/%s/tc/%d/traffic_class (as root), or another profile", p.hca.Name, p.p.Number),
+					Hint:   fmt.Sprintf("another profile, or echo -1 > /sys/class/infiniband/%s/tc/%d/traffic_class", p.hca.Name, p.p.Number) + finding.ForRDMA,
 				})
 			}
 			dcb, dev := n.dcbOf(p)
@@ -128,7 +117,7 @@ func (s *state) qosFindings() {
 				s.add(finding.Finding{
 					ID: "qos.other-priority", Severity: finding.Warning, Host: n.h.Name, Subject: dev,
 					Seen: fmt.Sprintf("DSCP %d is priority %d", q.RDMA.DSCP, prio), Wanted: fmt.Sprintf("priority %d, as %s says", *q.RDMA.Priority, what),
-					Why: "host and fabric disagree on the class", Hint: fmt.Sprintf("mlnx_qos -i %s --dscp2prio set,%d,%d (as root), or another profile", dev, q.RDMA.DSCP, *q.RDMA.Priority),
+					Why: "host and fabric disagree on the class", Hint: fmt.Sprintf("another profile, or mlnx_qos -i %s --dscp2prio set,%d,%d", dev, q.RDMA.DSCP, *q.RDMA.Priority) + finding.ForPort,
 				})
 			}
 		}

@@ -543,3 +543,14 @@ type Path struct {
 	NVLinks  int    // direct NVLink or xGMI connections between two GPUs
 	LinkKind string // what these are: "nvlink", "xgmi"
 }
+
+// PFCMask is a set of priorities as mlnx_qos takes it: "0,0,0,1,0,0,0,0".
+func PFCMask(priorities []int) string {
+	bits := []byte("0,0,0,0,0,0,0,0")
+	for _, p := range priorities {
+		if p >= 0 && p < 8 {
+			bits[2*p] = '1'
+		}
+	}
+	return string(bits)
+}

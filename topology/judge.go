@@ -48,7 +48,7 @@ func (j *judge) numa() {
 	}
 	if j.h.Hidden == "" && len(packages) > 1 && len(j.h.NUMA) <= 1 {
 		j.say("topo.numa-off", finding.Warning, "NUMA", fmt.Sprintf("%d sockets, %d NUMA node", len(packages), len(j.h.NUMA)), "one NUMA node a socket, or more",
-			"nobody can tell which GPU and HCA share a socket, and memory is interleaved over both", "turn node interleaving off in the BIOS, and numa=off off the kernel's command line")
+			"nobody can tell which GPU and HCA share a socket, and memory is interleaved over both", "node interleaving off in the BIOS, and no numa=off on the kernel's command line"+finding.Reboots)
 		return
 	}
 	var lost []string
@@ -64,7 +64,7 @@ func (j *judge) numa() {
 	}
 	if len(lost) > 0 && len(j.h.NUMA) > 1 {
 		j.say("topo.numa-unknown", finding.Warning, shorten(lost, 6), "numa_node −1", "a NUMA node",
-			"the distance to them is a guess", "the BIOS does not say (ACPI _PXM): a firmware update often helps")
+			"the distance to them is a guess", "the BIOS does not say (ACPI _PXM): a firmware update often helps"+finding.Reboots)
 	}
 }
 

@@ -62,7 +62,7 @@ var returnTexts = map[nvml.Return]string{
 	nvml.ERROR_LIBRARY_NOT_FOUND:       "no NVIDIA driver library (libnvidia-ml.so.1) on this machine",
 	nvml.ERROR_DRIVER_NOT_LOADED:       "the NVIDIA driver is not loaded",
 	nvml.ERROR_NO_PERMISSION:           "no permission to talk to the NVIDIA driver",
-	nvml.ERROR_LIB_RM_VERSION_MISMATCH: "the NVIDIA driver and its library are of different versions: reboot or reload the driver",
+	nvml.ERROR_LIB_RM_VERSION_MISMATCH: "the NVIDIA driver and its library are of different versions: drain the node, then reload the driver or reboot",
 	nvml.ERROR_GPU_IS_LOST:             "the GPU has fallen off the bus",
 	nvml.ERROR_NOT_FOUND:               "not found",
 	nvml.ERROR_NOT_SUPPORTED:           "not supported",

@@ -68,9 +68,35 @@ func foamCase(program []string) (openfoam.Case, []finding.Finding) {
 			names[i] = e.Name()
 		}
 		p := openfoam.CountProcessors(names)
+		p.Times = foamResults(c.Dir, names)
 		c.Processors = &p
 	}
 	return c, finds
+}
+
+// foamResults is the last time directory in the first part of a case that is
+// there; "" none. Ranks write the same times, so one part tells for all.
+func foamResults(dir string, names []string) string {
+	for _, name := range names {
+		if rest, ok := strings.CutPrefix(name, "processor"); !ok || strings.Trim(rest, "s0123456789_-") != "" {
+			continue
+		}
+		entries, err := os.ReadDir(filepath.Join(dir, name))
+		if err != nil {
+			continue
+		}
+		var times []string
+		for _, e := range entries {
+			if e.IsDir() {
+				times = append(times, e.Name())
+			}
+		}
+		if last := openfoam.Results(times); last != "" {
+			return filepath.Join(name, last)
+		}
+		return ""
+	}
+	return ""
 }
 
 // foamArgv puts mpirun in front of an OpenFOAM program that was given without

@@ -102,7 +102,7 @@ func nodeFaults(base, now []portState, h topology.Host, p profiles.Profile, port
 		return topology.DriverNamed(c.Driver).Uverbs && slices.ContainsFunc(now, func(s portState) bool { return s.Active && strings.HasPrefix(s.Port, c.Name+":") })
 	})
 	if d := h.DeviceNodes; d != nil && opens && !slices.ContainsFunc(d.Names, func(n string) bool { return strings.HasPrefix(n, "uverbs") }) {
-		add("slurm.no-uverbs", "/dev/infiniband", "no uverbs device", "one for each HCA", "modprobe ib_uverbs")
+		add("slurm.no-uverbs", "/dev/infiniband", "no uverbs device", "one for each HCA", "modprobe ib_uverbs (as root)")
 	}
 	return out
 }

@@ -98,6 +98,21 @@ type Processors struct {
 	Count    int  // parts there; 0 none
 	Collated bool // processorsN holds them all
 	Gap      int  // with one directory each: the first that is missing though a later one is there; -1 none
+	// Times is a time directory with results in one of them, "processor0/0.35": what
+	// decomposing anew deletes; "" none was seen.
+	Times string
+}
+
+// Results returns the name of the last time directory of a run in the names of a
+// processor directory; "" where there is none. "0" and its kind are a start.
+func Results(names []string) string {
+	last, at := "", 0.0
+	for _, name := range names {
+		if t, err := strconv.ParseFloat(name, 64); err == nil && t > at && strings.Trim(name, "0123456789.e+-") == "" {
+			last, at = name, t
+		}
+	}
+	return last
 }
 
 // CountProcessors finds processor0, processor1, … and the collated forms
@@ -334,15 +349,18 @@ func checkParallel(_ Case, r Run, res *Result) {
 	args, name := ReadArguments(r.Program), Program(r.Program)
 	switch {
 	case slices.Contains(serial, name) && (r.NP > 1 || args.Parallel):
+		seen := name + " -parallel"
+		if r.NP > 0 {
+			seen = name + " with " + ranks(r.NP)
+		}
 		res.add(finding.Finding{
-			ID: "openfoam.parallel", Severity: finding.Error, Subject: name,
-			Seen: strings.TrimSpace(fmt.Sprintf("%s with %d ranks", name, r.NP)), Wanted: "one process",
+			ID: "openfoam.parallel", Severity: finding.Error, Subject: name, Seen: seen, Wanted: "one process",
 			Why: name + " does not run in parallel", Hint: "start it without mpirun",
 		})
 	case r.NP > 1 && !args.Parallel:
 		res.add(finding.Finding{
 			ID: "openfoam.parallel", Severity: finding.Error, Subject: name,
-			Seen: fmt.Sprintf("%d ranks and no -parallel", r.NP), Wanted: "-parallel behind the solver's name",
+			Seen: fmt.Sprintf("%s and no -parallel", ranks(r.NP)), Wanted: "-parallel behind the solver's name",
 			Why:  "every rank would run the whole case, and all write over each other",
 			Hint: strings.Join(append(slices.Clone(r.Program), "-parallel"), " "),
 		})
@@ -366,11 +384,11 @@ func checkSubdomains(c Case, r Run, res *Result) {
 	}
 	d := c.Decomposition
 	if d == nil {
-		if c.Processors == nil || c.Processors.Count == 0 {
+		if c.Control != nil && (c.Processors == nil || c.Processors.Count == 0) {
 			res.add(finding.Finding{
 				ID: "openfoam.subdomains", Severity: finding.Warning, Subject: c.DictPath,
 				Seen: "no such file", Wanted: "numberOfSubdomains",
-				Why: "the case cannot be decomposed", Hint: "run from the case directory, or give -case DIR",
+				Why: "the case cannot be decomposed", Hint: "write it: numberOfSubdomains and a method, scotch for example",
 			})
 		}
 		return
@@ -386,16 +404,40 @@ func checkSubdomains(c Case, r Run, res *Result) {
 		})
 		return
 	}
-	if r.NP == 0 || r.NP == *d.Subdomains {
+	if r.NP <= 1 || r.NP == *d.Subdomains { // one rank is checkParallel's
 		return
 	}
-	fix := fmt.Sprintf("foamDictionary -entry numberOfSubdomains -set %d %s && decomposePar -force%s, or -np %d",
-		r.NP, c.DictPath, caseOption(r), *d.Subdomains)
+	// The number that fits costs nothing; another decomposition costs what lies in
+	// the parts.
+	set := fmt.Sprintf("foamDictionary -entry numberOfSubdomains -set %d %s", r.NP, c.DictPath)
+	fix := fmt.Sprintf("-np %d; or, for %s, %s, then %s", *d.Subdomains, ranks(r.NP), set, decomposeAnew(c, r))
+	if p := c.Processors; p != nil && p.Gap < 0 && p.Count == r.NP {
+		fix = set + ": the parts that are there fit"
+	}
 	res.add(finding.Finding{
 		ID: "openfoam.subdomains", Severity: finding.Error, Subject: fmt.Sprintf("%s:%d", c.DictPath, d.Line),
-		Seen:   fmt.Sprintf("numberOfSubdomains %d, and %d ranks", *d.Subdomains, r.NP),
+		Seen:   fmt.Sprintf("numberOfSubdomains %d, and %s", *d.Subdomains, ranks(r.NP)),
 		Wanted: "the same number", Why: "OpenFOAM stops at once when ranks and parts differ", Hint: fix,
 	})
+}
+
+// decomposeAnew is how a case gets other parts, and what that deletes.
+func decomposeAnew(c Case, r Run) string {
+	switch p := c.Processors; {
+	case p == nil || p.Count == 0:
+		return "decomposePar" + caseOption(r)
+	case p.Times != "":
+		return "reconstructPar" + caseOption(r) + ", which saves the results in the parts (" + p.Times + "), and decomposePar -force" + caseOption(r) + ", which deletes them"
+	default:
+		return "decomposePar -force" + caseOption(r) + ", which deletes the parts that are there"
+	}
+}
+
+func ranks(n int) string {
+	if n == 1 {
+		return "1 rank"
+	}
+	return strconv.Itoa(n) + " ranks"
 }
 
 func caseOption(r Run) string {
@@ -438,17 +480,27 @@ func checkProcessors(c Case, r Run, res *Result) {
 	if want == 0 && c.Decomposition != nil && c.Decomposition.Subdomains != nil {
 		want = *c.Decomposition.Subdomains
 	}
-	f := finding.Finding{ID: "openfoam.processors", Severity: finding.Error, Subject: c.Dir, Hint: "decomposePar -force" + caseOption(r)}
+	f := finding.Finding{ID: "openfoam.processors", Severity: finding.Error, Subject: c.Dir}
 	switch p := c.Processors; {
+	case p.Count == 0 && c.Decomposition == nil && c.Control == nil:
+		f.Seen, f.Wanted = "neither system/controlDict nor processor directories", "an OpenFOAM case"
+		f.Why, f.Hint = "there is no case here", "run from the case directory, or give -case DIR"
 	case p.Count == 0:
 		f.Seen, f.Wanted = "no processor directories", "one for each rank"
 		f.Why, f.Hint = "the case is not decomposed", "decomposePar"+caseOption(r)
 	case p.Gap >= 0:
 		f.Seen, f.Wanted = fmt.Sprintf("processor%d is missing, and later ones are there", p.Gap), "processor0 to the last"
-		f.Why = "a part of the case is lost"
+		f.Why = "a part of the case is not there: moved, deleted, or on a file system that is not mounted"
+		f.Hint = fmt.Sprintf("bring processor%d back; without it, from the whole case: %s", p.Gap, decomposeAnew(c, r))
+	case want == 1: // checkParallel's
+		return
 	case want > 0 && p.Count != want:
+		if d := c.Decomposition; d != nil && d.Subdomains != nil && *d.Subdomains == p.Count {
+			return // checkSubdomains has said it
+		}
 		f.Seen, f.Wanted = fmt.Sprintf("%d processor directories", p.Count), strconv.Itoa(want)
-		f.Why = "the case was decomposed for another number of ranks"
+		f.Why = "OpenFOAM stops at once when ranks and parts differ"
+		f.Hint = fmt.Sprintf("-np %d; or, for %s, numberOfSubdomains %d in %s, then %s", p.Count, ranks(want), want, c.DictPath, decomposeAnew(c, r))
 	default:
 		return
 	}

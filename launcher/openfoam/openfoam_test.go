@@ -140,6 +140,10 @@ func TestExamine(t *testing.T) {
 	decomposed := func(n int) Case {
 		return Case{Dir: ".", DictPath: "system/decomposeParDict", Decomposition: &Decomposition{Subdomains: &n, Method: "scotch", Line: 18}, Processors: &Processors{Count: n, Gap: -1}}
 	}
+	with10 := func(c Case) Case {
+		c.Processors.Times = "processor0/10"
+		return c
+	}
 	solver := []string{"simpleFoam", "-parallel"}
 	for _, tc := range []struct {
 		name string
@@ -152,22 +156,42 @@ func TestExamine(t *testing.T) {
 		{
 			"ranks differ", decomposed(4),
 			Run{Program: solver, NP: 8, Env: env},
-			"error openfoam.subdomains numberOfSubdomains 4, and 8 ranks | foamDictionary -entry numberOfSubdomains -set 8 system/decomposeParDict && decomposePar -force, or -np 4\n" +
-				"error openfoam.processors 4 processor directories | decomposePar -force",
+			"error openfoam.subdomains numberOfSubdomains 4, and 8 ranks | -np 4; or, for 8 ranks, foamDictionary -entry numberOfSubdomains -set 8 system/decomposeParDict, then decomposePar -force, which deletes the parts that are there",
+		},
+		{
+			"ranks differ, and the parts hold results", with10(decomposed(4)),
+			Run{Program: solver, NP: 8, Env: env},
+			"error openfoam.subdomains numberOfSubdomains 4, and 8 ranks | -np 4; or, for 8 ranks, foamDictionary -entry numberOfSubdomains -set 8 system/decomposeParDict, then reconstructPar, which saves the results in the parts (processor0/10), and decomposePar -force, which deletes them",
+		},
+		{
+			"ranks differ, and nothing is decomposed yet",
+			Case{Dir: ".", DictPath: "d", Decomposition: &Decomposition{Subdomains: ptr(4)}, Processors: &Processors{Gap: -1}},
+			Run{Program: solver, NP: 8, Env: env},
+			"error openfoam.subdomains numberOfSubdomains 4, and 8 ranks | -np 4; or, for 8 ranks, foamDictionary -entry numberOfSubdomains -set 8 d, then decomposePar\n" +
+				"error openfoam.processors no processor directories | decomposePar",
+		},
+		{
+			"the dictionary was changed after decomposePar",
+			Case{Dir: ".", DictPath: "d", Decomposition: &Decomposition{Subdomains: ptr(4)}, Processors: &Processors{Count: 8, Gap: -1, Times: "processor0/10"}},
+			Run{Program: solver, NP: 8, Env: env},
+			"error openfoam.subdomains numberOfSubdomains 4, and 8 ranks | foamDictionary -entry numberOfSubdomains -set 8 d: the parts that are there fit",
+		},
+		{
+			"the dictionary asks for what is not there",
+			Case{Dir: ".", DictPath: "d", Decomposition: &Decomposition{Subdomains: ptr(8)}, Processors: &Processors{Count: 4, Gap: -1, Times: "processor0/10"}},
+			Run{Program: solver, NP: 8, Env: env},
+			"error openfoam.processors 4 processor directories | -np 4; or, for 8 ranks, numberOfSubdomains 8 in d, then reconstructPar, which saves the results in the parts (processor0/10), and decomposePar -force, which deletes them",
 		},
 		{
 			"another case directory", decomposed(4),
 			Run{Program: []string{"simpleFoam", "-case", "run1", "-parallel"}, NP: 8, Env: env},
-			"error openfoam.subdomains numberOfSubdomains 4, and 8 ranks | foamDictionary -entry numberOfSubdomains -set 8 system/decomposeParDict && decomposePar -force -case run1, or -np 4\n" +
-				"error openfoam.processors 4 processor directories | decomposePar -force -case run1",
+			"error openfoam.subdomains numberOfSubdomains 4, and 8 ranks | -np 4; or, for 8 ranks, foamDictionary -entry numberOfSubdomains -set 8 system/decomposeParDict, then decomposePar -force -case run1, which deletes the parts that are there",
 		},
 		{"no -parallel", decomposed(4), Run{Program: []string{"simpleFoam"}, NP: 4, Env: env}, "error openfoam.parallel 4 ranks and no -parallel | simpleFoam -parallel"},
 		{
 			"-parallel alone", decomposed(4),
 			Run{Program: solver, NP: 1, Env: env},
-			"error openfoam.parallel -parallel with one rank | leave -parallel out, or start more ranks\n" +
-				"error openfoam.subdomains numberOfSubdomains 4, and 1 ranks | foamDictionary -entry numberOfSubdomains -set 1 system/decomposeParDict && decomposePar -force, or -np 4\n" +
-				"error openfoam.processors 4 processor directories | decomposePar -force",
+			"error openfoam.parallel -parallel with one rank | leave -parallel out, or start more ranks",
 		},
 		{"serial run", Case{Dir: ".", Processors: &Processors{Gap: -1}}, Run{Program: []string{"simpleFoam"}, NP: 1, Env: env}, ""},
 		{
@@ -185,7 +209,7 @@ func TestExamine(t *testing.T) {
 			"a part is missing",
 			Case{Dir: ".", DictPath: "d", Decomposition: &Decomposition{Subdomains: ptr(4)}, Processors: &Processors{Count: 3, Gap: 2}},
 			Run{Program: solver, NP: 4, Env: env},
-			"error openfoam.processors processor2 is missing, and later ones are there | decomposePar -force",
+			"error openfoam.processors processor2 is missing, and later ones are there | bring processor2 back; without it, from the whole case: decomposePar -force, which deletes the parts that are there",
 		},
 		{"parts elsewhere", Case{Dir: ".", DictPath: "d", Decomposition: &Decomposition{Subdomains: ptr(4), Distributed: true}, Processors: &Processors{Gap: -1}}, Run{Program: solver, NP: 4, Env: env}, ""},
 		{"redistributePar makes its own", Case{Dir: ".", DictPath: "d", Decomposition: &Decomposition{Subdomains: ptr(4)}, Processors: &Processors{Gap: -1}}, Run{Program: []string{"redistributePar", "-decompose", "-parallel"}, NP: 4, Env: env}, ""},
@@ -199,7 +223,13 @@ func TestExamine(t *testing.T) {
 			"no dictionary",
 			Case{Dir: ".", DictPath: "system/decomposeParDict", Processors: &Processors{Gap: -1}},
 			Run{Program: solver, NP: 4, Env: env},
-			"warning openfoam.subdomains no such file | run from the case directory, or give -case DIR\n" +
+			"error openfoam.processors neither system/controlDict nor processor directories | run from the case directory, or give -case DIR",
+		},
+		{
+			"a case without the dictionary",
+			Case{Dir: ".", DictPath: "system/decomposeParDict", Control: &Control{}, Processors: &Processors{Gap: -1}},
+			Run{Program: solver, NP: 4, Env: env},
+			"warning openfoam.subdomains no such file | write it: numberOfSubdomains and a method, scotch for example\n" +
 				"error openfoam.processors no processor directories | decomposePar",
 		},
 		{
@@ -244,6 +274,16 @@ func TestExamine(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+func TestResults(t *testing.T) {
+	for names, want := range map[string]string{
+		"0 constant": "", "0 0.5 1 10 9 constant": "10", "constant 1e-05": "1e-05", "0 0.orig 0x10 NaN Inf": "", "": "",
+	} {
+		if got := Results(strings.Fields(names)); got != want {
+			t.Errorf("%s: %q, want %q", names, got, want)
+		}
 	}
 }
 

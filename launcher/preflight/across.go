@@ -336,7 +336,7 @@ func ClockSkew(readings []ClockReading) []finding.Finding {
 		}
 		f := finding.Finding{
 			ID: "across.clock", Severity: sev, Host: o.host, Subject: "clock", Seen: fmt.Sprintf("%v or more %s", away.Abs().Round(100*time.Millisecond), side), Wanted: "the same time, as most hosts have it",
-			Why: "logs cannot be put in order; munge, Kerberos and certificates fail when it grows", Hint: "chronyc tracking; chronyc makestep",
+			Why: "logs cannot be put in order; munge, Kerberos and certificates fail when it grows", Hint: "chronyc tracking says how far; chrony closes it by itself, and at once only with a jump that running jobs see (chronyc makestep, on an idle node)",
 		}
 		if o.host == "" {
 			f.Subject = "clock of the machine that looks"

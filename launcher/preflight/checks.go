@@ -204,7 +204,7 @@ func checkAny(l *look) {
 			}
 		}
 		if cards != nil && l.h.Container.Kind == "" {
-			l.say(sev, "RDMA devices", "none in /sys/class/infiniband, but adapters at "+few(cards, 4), "one for each adapter", "this host can only talk over sockets", "modprobe mlx5_ib (or the adapter's own driver); 'lspci -k' shows what is bound")
+			l.say(sev, "RDMA devices", "none in /sys/class/infiniband, but adapters at "+few(cards, 4), "one for each adapter", "this host can only talk over sockets", "'lspci -k' shows what is bound; modprobe mlx5_ib (as root, or the adapter's own driver)")
 			return
 		}
 		l.say(sev, "RDMA devices", "none in /sys/class/infiniband", "at least one", "this host can only talk over sockets", "is the driver loaded? in a container: pass /dev/infiniband and the host's network")
@@ -228,13 +228,13 @@ func checkState(l *look) {
 		hint := "check cable, transceiver and switch port; 'mlxlink -d " + r.hca.Name + "' says more"
 		switch {
 		case r.port.State == "INIT":
-			hint = "the cable is fine, no subnet manager answers: start opensm, or look at the switch's"
+			hint = "the cable is fine, no subnet manager answers: " + noSubnetManager
 		case r.port.State == "ARMED":
 			hint = "the subnet manager has not finished: wait, then look at its log"
 		case r.port.PhysState == "Disabled" && r.ib():
-			hint = "the port is switched off: ibportstate -C " + r.hca.Name + " -D 0 1 enable, or ask for the switch's port"
+			hint = "the port is switched off: ibportstate -C " + r.hca.Name + " -D 0 1 enable (as root), or ask for the switch's port" + finding.OnPurpose
 		case r.port.PhysState == "Disabled":
-			hint = "the port is switched off: ip link set " + orText(r.port.Netdev, r.hca.Name) + " up"
+			hint = "the port is switched off: ip link set " + orText(r.port.Netdev, r.hca.Name) + " up (as root)" + finding.OnPurpose
 		}
 		seen := r.port.State
 		if r.port.PhysState != "" {
@@ -287,9 +287,12 @@ func checkLinkLayer(l *look) {
 		if r.port.LinkLayer == "" || strings.EqualFold(r.port.LinkLayer, want) {
 			continue
 		}
-		l.say(finding.Error, r.String(), r.port.LinkLayer, want, "the profile does not mean this port", "mlxconfig -d "+orText(r.hca.PCI, r.hca.Name)+" set LINK_TYPE_P1=…, or another profile")
+		l.say(finding.Error, r.String(), r.port.LinkLayer, want, "the profile does not mean this port", "another --profile ('fabrun profile list'); or, where this port is meant to be the other kind, mlxconfig -d "+orText(r.hca.PCI, r.hca.Name)+" set LINK_TYPE_P1=…"+finding.InCard)
 	}
 }
+
+// A second subnet manager of another configuration takes a fabric over.
+const noSubnetManager = "'sminfo' asks for it: see to the one of the switch or of the management node; opensm on one node only where the fabric is to have none other"
 
 func checkSM(l *look) {
 	for _, r := range l.jobs() {
@@ -297,7 +300,7 @@ func checkSM(l *look) {
 			continue
 		}
 		if r.port.SMLID != nil && *r.port.SMLID == 0 || r.port.LID != nil && *r.port.LID == 0 {
-			l.say(finding.Error, r.String(), "LID or SM LID 0", "both set", "no subnet manager has seen this port", "start opensm on one node, or the switch's; 'sminfo' asks for it")
+			l.say(finding.Error, r.String(), "LID or SM LID 0", "both set", "no subnet manager has seen this port", noSubnetManager)
 		}
 	}
 }
@@ -329,7 +332,7 @@ func checkMTU(l *look) {
 			if l.p.Fabric.MinMTUBytes != nil {
 				sev = finding.Error
 			}
-			l.say(sev, r.String()+" ("+n.Name+")", fmt.Sprintf("MTU %d", *n.MTU), fmt.Sprintf("%d or more", min), "RDMA packets shrink to a quarter, and nodes that differ hang", fmt.Sprintf("ip link set %s mtu 9000, on every node and switch", n.Name))
+			l.say(sev, r.String()+" ("+n.Name+")", fmt.Sprintf("MTU %d", *n.MTU), fmt.Sprintf("%d or more", min), "RDMA packets shrink to a quarter, and nodes that differ hang", fmt.Sprintf("the switches first, then on every node: ip link set %s mtu 9000", n.Name)+finding.ForPort)
 			continue
 		}
 		if m := r.port.ActiveMTU; m != nil && *m < 4096 && (r.ib() || min >= 4200) {
@@ -371,9 +374,9 @@ func checkGID(l *look) {
 		case away:
 			l.say(finding.Error, r.String(), "its addresses belong to a netdev in another network namespace", "the netdev here", "the device is seen, its GIDs cannot be used", "run with the host's network, or give the netdev to this namespace")
 		case v1:
-			l.say(finding.Error, r.String(), "RoCE v1 GIDs only", "RoCE v2", "RoCE v1 is not routed and carries no DSCP", "cma_roce_mode and the driver's RoCE mode: mlxconfig … ROCE_MODE")
+			l.say(finding.Error, r.String(), "RoCE v1 GIDs only", "RoCE v2", "RoCE v1 is not routed and carries no DSCP", "the driver's RoCE mode: mlxconfig … ROCE_MODE"+finding.InCard)
 		default:
-			l.say(finding.Error, r.String()+" ("+r.port.Netdev+")", "no routable GID", orText(l.p.Fabric.GIDFamily, "an address")+" on the netdev", "the port is up and has no address: connections fail or take link-local", "ip addr add ADDRESS/LEN dev "+orText(r.port.Netdev, "NETDEV"))
+			l.say(finding.Error, r.String()+" ("+r.port.Netdev+")", "no routable GID", orText(l.p.Fabric.GIDFamily, "an address")+" on the netdev", "the port is up and has no address: connections fail or take link-local", "give "+orText(r.port.Netdev, "its netdev")+" an address of the fabric in this host's network configuration; or leave the HCA out (exclude_hcas in the profile)")
 		}
 	}
 }
@@ -402,7 +405,7 @@ func checkTrust(l *look) {
 		if n.DCB == nil || q.Trust == "" || n.DCB.Trust == "" || n.DCB.Trust == q.Trust {
 			return
 		}
-		l.say(finding.Error, r.String()+" ("+n.Name+")", "trust "+n.DCB.Trust, "trust "+q.Trust, "the NIC puts RDMA packets into priority 0, without PFC", "mlnx_qos -i "+n.Name+" --trust="+q.Trust)
+		l.say(finding.Error, r.String()+" ("+n.Name+")", "trust "+n.DCB.Trust, "trust "+q.Trust, "the NIC puts RDMA packets into priority 0, without PFC", "mlnx_qos -i "+n.Name+" --trust="+q.Trust+finding.ForPort)
 	})
 }
 
@@ -411,16 +414,6 @@ func checkPFC(l *look) {
 		if n.DCB == nil || n.DCB.PFC == nil || len(q.PFC) == 0 {
 			return
 		}
-		bits := make([]string, 8)
-		for i := range bits {
-			bits[i] = "0"
-		}
-		for _, p := range q.PFC {
-			if p >= 0 && p < 8 {
-				bits[p] = "1"
-			}
-		}
-		hint := "mlnx_qos -i " + n.Name + " --pfc=" + strings.Join(bits, ",")
 		var missing, extra []int
 		for _, p := range q.PFC {
 			if !slices.Contains(n.DCB.PFC, p) {
@@ -432,10 +425,15 @@ func checkPFC(l *look) {
 				extra = append(extra, p)
 			}
 		}
+		// The mask is set as a whole: what is on beside the plan stays on with the
+		// first hint, since something else may count on it.
+		hint := func(on []int) string {
+			return "mlnx_qos -i " + n.Name + " --pfc=" + topology.PFCMask(on) + finding.ForPort
+		}
 		if missing != nil {
-			l.say(finding.Error, r.String()+" ("+n.Name+")", fmt.Sprintf("PFC on %v", n.DCB.PFC), fmt.Sprintf("on %v", q.PFC), "packets of the RDMA priority are dropped when a buffer is full", hint)
+			l.say(finding.Error, r.String()+" ("+n.Name+")", fmt.Sprintf("PFC on %v", n.DCB.PFC), fmt.Sprintf("on %v", q.PFC), "packets of the RDMA priority are dropped when a buffer is full", hint(slices.Concat(n.DCB.PFC, missing)))
 		} else if extra != nil {
-			l.say(finding.Warning, r.String()+" ("+n.Name+")", fmt.Sprintf("PFC also on %v", extra), fmt.Sprintf("on %v only", q.PFC), "other traffic can pause the wire", hint)
+			l.say(finding.Warning, r.String()+" ("+n.Name+")", fmt.Sprintf("PFC also on %v", extra), fmt.Sprintf("on %v only", q.PFC), "other traffic can pause the wire", "a profile that has them, where they are meant (storage often has one of its own); else "+hint(q.PFC))
 		}
 	})
 }
@@ -448,7 +446,7 @@ func checkDSCPMap(l *look) {
 		got, ok := n.DCB.DSCPToPriority[q.RDMA.DSCP]
 		if ok && got != *q.RDMA.Priority {
 			l.say(finding.Error, r.String()+" ("+n.Name+")", fmt.Sprintf("DSCP %d goes to priority %d", q.RDMA.DSCP, got), fmt.Sprintf("priority %d", *q.RDMA.Priority),
-				"the plan's packets ride in a priority without PFC", fmt.Sprintf("mlnx_qos -i %s --dscp2prio set,%d,%d", n.Name, q.RDMA.DSCP, *q.RDMA.Priority))
+				"the plan's packets ride in a priority without PFC", fmt.Sprintf("mlnx_qos -i %s --dscp2prio set,%d,%d", n.Name, q.RDMA.DSCP, *q.RDMA.Priority)+finding.ForPort)
 		}
 	})
 }
@@ -461,7 +459,7 @@ func checkTClass(l *look) {
 	for _, r := range l.jobs() {
 		if t := r.port.GlobalTClass; t != nil && *t != want {
 			l.say(finding.Error, r.String(), fmt.Sprintf("port-wide traffic class %d", *t), fmt.Sprintf("%d, or none", want),
-				"it overrides what every library sets", fmt.Sprintf("echo %d > /sys/class/infiniband/%s/tc/%d/traffic_class", want, r.hca.Name, r.port.Number))
+				"it overrides what every library sets", fmt.Sprintf("echo %d > /sys/class/infiniband/%s/tc/%d/traffic_class", want, r.hca.Name, r.port.Number)+finding.ForRDMA)
 		}
 	}
 }
@@ -480,7 +478,7 @@ func checkECN(l *look) {
 				name string
 			}{{e.NotifyPoint, "roce_np"}, {e.ReactPoint, "roce_rp"}} {
 				if s.on != nil && !*s.on {
-					l.say(finding.Warning, r.String()+" ("+n.Name+")", fmt.Sprintf("%s off on priority %d", s.name, e.Priority), "on", "senders do not slow down: PFC pauses the fabric instead", fmt.Sprintf("echo 1 > /sys/class/net/%s/ecn/%s/enable/%d", n.Name, s.name, e.Priority))
+					l.say(finding.Warning, r.String()+" ("+n.Name+")", fmt.Sprintf("%s off on priority %d", s.name, e.Priority), "on", "senders do not slow down: PFC pauses the fabric instead", fmt.Sprintf("echo 1 > /sys/class/net/%s/ecn/%s/enable/%d", n.Name, s.name, e.Priority)+finding.ForPort)
 				}
 			}
 		}
@@ -493,10 +491,10 @@ func checkCNP(l *look) {
 			return
 		}
 		if d := r.port.CNPs.DSCP; d != nil && *d != q.CNP.DSCP {
-			l.say(finding.Warning, r.String()+" ("+n.Name+")", fmt.Sprintf("CNP DSCP %d", *d), fmt.Sprint(q.CNP.DSCP), "notifications wait behind the data", fmt.Sprintf("echo %d > /sys/class/net/%s/ecn/roce_np/cnp_dscp", q.CNP.DSCP, n.Name))
+			l.say(finding.Warning, r.String()+" ("+n.Name+")", fmt.Sprintf("CNP DSCP %d", *d), fmt.Sprint(q.CNP.DSCP), "notifications wait behind the data", fmt.Sprintf("echo %d > /sys/class/net/%s/ecn/roce_np/cnp_dscp", q.CNP.DSCP, n.Name)+finding.ForPort)
 		}
 		if p := r.port.CNPs.Priority; p != nil && q.CNP.Priority != nil && *p != *q.CNP.Priority {
-			l.say(finding.Warning, r.String()+" ("+n.Name+")", fmt.Sprintf("CNP priority %d", *p), fmt.Sprint(*q.CNP.Priority), "notifications wait behind the data", fmt.Sprintf("echo %d > /sys/class/net/%s/ecn/roce_np/cnp_802p_prio", *q.CNP.Priority, n.Name))
+			l.say(finding.Warning, r.String()+" ("+n.Name+")", fmt.Sprintf("CNP priority %d", *p), fmt.Sprint(*q.CNP.Priority), "notifications wait behind the data", fmt.Sprintf("echo %d > /sys/class/net/%s/ecn/roce_np/cnp_802p_prio", *q.CNP.Priority, n.Name)+finding.ForPort)
 		}
 	})
 }
@@ -504,7 +502,7 @@ func checkCNP(l *look) {
 func checkPause(l *look) {
 	l.qosPorts(func(r portRef, n *topology.Netdev, q *profiles.QoS) {
 		if n.Ethtool != nil && n.Ethtool.GlobalPause != nil && *n.Ethtool.GlobalPause && len(q.PFC) > 0 {
-			l.say(finding.Warning, r.String()+" ("+n.Name+")", "global pause on", "off", "global pause and PFC exclude each other: the whole wire stops", "ethtool -A "+n.Name+" rx off tx off")
+			l.say(finding.Warning, r.String()+" ("+n.Name+")", "global pause on", "off", "global pause and PFC exclude each other: the whole wire stops", "with PFC on at both ends: ethtool -A "+n.Name+" rx off tx off"+finding.ForPort)
 		}
 	})
 }
@@ -524,7 +522,7 @@ func checkPCIe(l *look) {
 			return
 		}
 		if d.Link.SpeedMTps != nil && d.LinkMax.SpeedMTps != nil && *d.Link.SpeedMTps > 0 && *d.Link.SpeedMTps < *d.LinkMax.SpeedMTps {
-			l.say(sev, what, fmt.Sprintf("PCIe %g GT/s", float64(*d.Link.SpeedMTps)/1000), fmt.Sprintf("%g GT/s", float64(*d.LinkMax.SpeedMTps)/1000), "half the bandwidth or less", "BIOS: PCIe link speed; or the slot is of an older generation")
+			l.say(sev, what, fmt.Sprintf("PCIe %g GT/s", float64(*d.Link.SpeedMTps)/1000), fmt.Sprintf("%g GT/s", float64(*d.LinkMax.SpeedMTps)/1000), "half the bandwidth or less", "BIOS: PCIe link speed; or the slot is of an older generation"+finding.Reboots)
 		}
 	}
 	for _, hca := range l.h.HCAs {
@@ -543,14 +541,14 @@ func checkPCIe(l *look) {
 func checkACS(l *look) {
 	if l.gpus() && len(l.h.IOMMU.ACSRedirect) > 0 && l.h.Product.Vendor != "QEMU" {
 		l.say(finding.Warning, "PCIe", fmt.Sprintf("ACS redirects at %s", strings.Join(l.h.IOMMU.ACSRedirect[:min(4, len(l.h.IOMMU.ACSRedirect))], ", ")), "off on the way between GPU and NIC",
-			"GPUDirect goes up to the root complex and loses half or more", "setpci -s BRIDGE ECAP_ACS+6.w=0000, or the BIOS switch; in a guest ask the provider")
+			"GPUDirect goes up to the root complex and loses half or more", "where no virtual machine is given devices of this host, which ACS keeps apart: setpci -s BRIDGE ECAP_ACS+6.w=0000 (as root, until the next boot), or the BIOS switch; in a guest ask the provider")
 	}
 }
 
 func checkIOMMU(l *look) {
 	i := l.h.IOMMU
 	if i.Groups != nil && *i.Groups > 0 && i.Passthrough != nil && !*i.Passthrough && l.gpus() {
-		l.say(finding.Warning, "IOMMU", orText(i.CommandLine, "translating"), "iommu=pt, or off", "every DMA between GPU and NIC is translated", "add iommu=pt to the kernel's command line")
+		l.say(finding.Warning, "IOMMU", orText(i.CommandLine, "translating"), "iommu=pt", "every DMA between GPU and NIC is translated", "add iommu=pt to the kernel's command line"+finding.Reboots)
 	}
 }
 
@@ -560,7 +558,7 @@ func checkNUMA(l *look) {
 	}
 	for _, hca := range l.h.HCAs {
 		if hca.NUMA == nil && hca.PCI != "" && !hca.VF && l.usesHCA(hca.Name) {
-			l.say(finding.Note, hca.Name, "NUMA node unknown (-1)", "a node", "ranks cannot be put near it", "BIOS: enable NUMA (ACPI SRAT / _PXM)")
+			l.say(finding.Note, hca.Name, "NUMA node unknown (-1)", "a node", "ranks cannot be put near it", "BIOS: enable NUMA (ACPI SRAT / _PXM)"+finding.Reboots)
 		}
 	}
 }
@@ -572,7 +570,7 @@ func checkPeer(l *look) {
 	nvidia := slices.ContainsFunc(l.h.GPUs, func(g topology.GPU) bool { return g.Vendor == "nvidia" })
 	m := l.h.PeerMemory
 	if nvidia && m.NvidiaPeermem != nil && !*m.NvidiaPeermem && (m.DMABuf == nil || !*m.DMABuf) {
-		l.say(finding.Warning, "GPUDirect RDMA", "nvidia_peermem is not loaded, no DMA-BUF", "one of them", "GPU data is copied through host memory: a factor of 3 to 5", "modprobe nvidia_peermem (comes with the driver; OFED must be there when it is built)")
+		l.say(finding.Warning, "GPUDirect RDMA", "nvidia_peermem is not loaded, no DMA-BUF", "one of them", "GPU data is copied through host memory: a factor of 3 to 5", "modprobe nvidia_peermem (as root; comes with the driver; OFED must be there when it is built)")
 	}
 }
 
@@ -611,7 +609,7 @@ func checkShm(l *look) {
 		if *n <= 64<<20 && l.gpus() {
 			sev = finding.Error
 		}
-		l.say(sev, "/dev/shm", bytesText(uint64(max(*n, 0))), "several GB", "NCCL and MPI put their buffers there", "docker run --shm-size=16g or --ipc=host; mount -o remount,size=50% /dev/shm")
+		l.say(sev, "/dev/shm", bytesText(uint64(max(*n, 0))), "several GB", "NCCL and MPI put their buffers there", "docker run --shm-size=16g or --ipc=host; mount -o remount,size=50% /dev/shm"+finding.ForHost)
 	}
 }
 
@@ -635,17 +633,17 @@ func checkBuffers(l *look) {
 		}
 	}
 	if small != nil {
-		l.say(finding.Note, "TCP buffers", strings.Join(small, ", "), fmt.Sprintf("up to %d each", bufferBytes), "only what goes over TCP is slower: storage, start-up, a fallback", "sysctl -w "+strings.Join(set, " "))
+		l.say(finding.Note, "TCP buffers", strings.Join(small, ", "), fmt.Sprintf("up to %d each", bufferBytes), "only what goes over TCP is slower: storage, start-up, a fallback", "sysctl -w "+strings.Join(set, " ")+finding.ForHost)
 	}
 }
 
 func checkHuge(l *look) {
 	free, total, mem := l.h.Limits.HugePages, l.h.Limits.HugeTotal, l.h.Limits.MemTotal
 	if total != nil && mem != nil && *mem > 0 && *total > *mem/hugePage/2 {
-		l.say(finding.Warning, "huge pages", fmt.Sprintf("%s of %s reserved", bytesText(uint64(*total)*hugePage), bytesText(uint64(*mem))), "less than half", "what is reserved no ordinary allocation gets: the job runs out of memory early", "sysctl -w vm.nr_hugepages=… , unless the job asks for them")
+		l.say(finding.Warning, "huge pages", fmt.Sprintf("%s of %s reserved", bytesText(uint64(*total)*hugePage), bytesText(uint64(*mem))), "less than half", "what is reserved no ordinary allocation gets: the job runs out of memory early", "where nothing on this host asks for them (databases, DPDK and virtual machines do): sysctl -w vm.nr_hugepages=…"+finding.ForHost)
 	}
 	if free != nil && *free == 0 && slices.ContainsFunc(l.ports, func(r portRef) bool { return r.mine && r.hca.Driver == "efa" }) {
-		l.say(finding.Note, "huge pages", "none free", "some", "libfabric's EFA provider would use them for its buffers", "sysctl -w vm.nr_hugepages=1024; or FI_EFA_USE_HUGE_PAGE=0")
+		l.say(finding.Note, "huge pages", "none free", "some", "libfabric's EFA provider would use them for its buffers", "FI_EFA_USE_HUGE_PAGE=0; or sysctl -w vm.nr_hugepages=1024, which takes 2 GB from everything else"+finding.ForHost)
 	}
 }
 
@@ -664,13 +662,13 @@ func checkNodes(l *look) {
 			continue
 		}
 		if !slices.Contains(l.h.DeviceNodes.Names, hca.CharDevice) {
-			l.say(finding.Error, hca.Name, "no /dev/infiniband/"+hca.CharDevice, "the device node", "libraries see the device and cannot open it", "docker run --device=/dev/infiniband; Kubernetes: an RDMA device plugin; bare: modprobe ib_uverbs")
+			l.say(finding.Error, hca.Name, "no /dev/infiniband/"+hca.CharDevice, "the device node", "libraries see the device and cannot open it", "docker run --device=/dev/infiniband; Kubernetes: an RDMA device plugin; bare: modprobe ib_uverbs (as root)")
 		} else if l.h.DeviceNodes.Openable != nil && !slices.Contains(l.h.DeviceNodes.Openable, hca.CharDevice) {
-			l.say(finding.Error, hca.Name, "/dev/infiniband/"+hca.CharDevice+" may not be opened", "read and write", "libraries see the device and cannot open it", "chmod 666 /dev/infiniband/uverbs* (udev rule), or the container's device permissions")
+			l.say(finding.Error, hca.Name, "/dev/infiniband/"+hca.CharDevice+" may not be opened", "read and write", "libraries see the device and cannot open it", "the udev rule of rdma-core (MODE 0666 for uverbs), or the container's device permissions")
 		}
 	}
 	if any && l.j.RDMACM && !slices.Contains(l.h.DeviceNodes.Names, "rdma_cm") {
-		l.say(finding.Error, "rdma_cm", "no /dev/infiniband/rdma_cm", "the device node", "connections through rdma_cm fail", "modprobe rdma_ucm; docker run --device=/dev/infiniband/rdma_cm")
+		l.say(finding.Error, "rdma_cm", "no /dev/infiniband/rdma_cm", "the device node", "connections through rdma_cm fail", "modprobe rdma_ucm (as root); docker run --device=/dev/infiniband/rdma_cm")
 	}
 }
 
@@ -686,14 +684,14 @@ func checkModules(l *look) {
 	// A device node is there only with the module, or with it built in.
 	if !has("ib_uverbs") && !slices.ContainsFunc(l.h.HCAs, func(c topology.HCA) bool { return c.CharDevice != "" }) &&
 		(l.h.DeviceNodes == nil || !slices.ContainsFunc(l.h.DeviceNodes.Names, func(n string) bool { return strings.HasPrefix(n, "uverbs") })) {
-		l.say(finding.Error, "ib_uverbs", "not loaded", "loaded", "no user program can use RDMA", "modprobe ib_uverbs")
+		l.say(finding.Error, "ib_uverbs", "not loaded", "loaded", "no user program can use RDMA", "modprobe ib_uverbs (as root)")
 	}
 	if !has("rdma_ucm") {
 		sev := finding.Note
 		if l.j.RDMACM {
 			sev = finding.Error
 		}
-		l.say(sev, "rdma_ucm", "not loaded", "loaded", "programs that connect through rdma_cm fail", "modprobe rdma_ucm")
+		l.say(sev, "rdma_ucm", "not loaded", "loaded", "programs that connect through rdma_cm fail", "modprobe rdma_ucm (as root)")
 	}
 }
 
@@ -716,7 +714,7 @@ func checkCMMode(l *look) {
 			if l.j.RDMACM {
 				sev = finding.Error
 			}
-			l.say(sev, r.String(), r.port.DefaultRoCE, "RoCE v2", "rdma_cm connections are RoCE v1: not routed, no DSCP", fmt.Sprintf("cma_roce_mode -d %s -p %d -m 2", r.hca.Name, r.port.Number))
+			l.say(sev, r.String(), r.port.DefaultRoCE, "RoCE v2", "rdma_cm connections are RoCE v1: not routed, no DSCP", fmt.Sprintf("cma_roce_mode -d %s -p %d -m 2", r.hca.Name, r.port.Number)+finding.ForRDMA)
 		}
 	}
 }
@@ -724,7 +722,7 @@ func checkCMMode(l *look) {
 func checkSubnet(l *look) {
 	// Rails that answer for themselves only: arp_ignore 1 or 2 and arp_announce 2.
 	strictARP := l.h.Limits.ARPIgnore != nil && *l.h.Limits.ARPIgnore > 0 && l.h.Limits.ARPAnnounce != nil && *l.h.Limits.ARPAnnounce == 2
-	const hint = "sysctl -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2 and routes by source, or separate subnets"
+	const hint = "a subnet for each rail; or routes by source and sysctl -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2" + finding.ForHost
 	type group struct {
 		names []string
 		roce  bool
@@ -816,7 +814,7 @@ func checkBridge(l *look) {
 			l.say(finding.Warning, n.Name, fmt.Sprintf("MTU %d over %s with %d", *n.MTU, out.Name, *out.MTU), "no more than the way out", "large packets of containers on it vanish", `docker: "mtu" in daemon.json; podman: network create --opt mtu=`)
 		}
 		if f := l.h.Limits.IPForward; f != nil && *f == 0 {
-			l.say(finding.Warning, n.Name, "net.ipv4.ip_forward 0", "1", "containers on it reach no other host", "sysctl -w net.ipv4.ip_forward=1; or run the job with the host's network")
+			l.say(finding.Warning, n.Name, "net.ipv4.ip_forward 0", "1", "containers on it reach no other host", "run the job with the host's network; or sysctl -w net.ipv4.ip_forward=1, which makes a router of this host"+finding.ForHost)
 		}
 	}
 }

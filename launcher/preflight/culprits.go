@@ -76,7 +76,7 @@ func culpritFinding(c Culprit, n Naming, e Expect) finding.Finding {
 	case "node":
 		f.Host, f.Subject = h, "node"
 		f.Seen += " on every rail" + way
-		f.Why, f.Hint = "all of its rails are slow: the host, not a cable", "CPU governor, BIOS, PCIe, IOMMU; leave it out: --exclude "+h
+		f.Why, f.Hint = "all of its rails are slow: the host, not a cable", "leave it out: --exclude "+h+"; then compare its CPU governor, firmware settings, PCIe links and IOMMU with another host's (fabrun diff)"
 		if c.Dead {
 			f.Why = "nothing gets through on any rail"
 		}

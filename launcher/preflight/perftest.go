@@ -482,7 +482,7 @@ func JudgePerftest(p Perftest, e Expect) (Verdict, []finding.Finding) {
 		fs = append(fs, finding.Finding{ID: id, Severity: sev, Subject: subject, Seen: seen, Wanted: wanted, Why: why, Hint: hint})
 	}
 	for _, n := range p.Notes {
-		add("perftest.cpu-frequency", finding.Note, n, "the performance governor", "latency and small messages suffer", "cpupower frequency-set -g performance")
+		add("perftest.cpu-frequency", finding.Note, n, "the performance governor", "latency and small messages suffer", "cpupower frequency-set -g performance"+finding.ForHost)
 	}
 	if p.LinkType == "Ethernet" && p.MTU != nil && *p.MTU < 4096 {
 		add("perftest.mtu-small", finding.Warning, fmt.Sprintf("RDMA MTU %d", *p.MTU), "4096",

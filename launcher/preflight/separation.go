@@ -33,13 +33,13 @@ func Separation(h topology.Host, p profiles.Profile, ports []string) []finding.F
 		l.id = "separation.unmarked"
 		if got, ok := n.DCB.DSCPToPriority[0]; ok && got == rdma {
 			l.say(finding.Error, where, fmt.Sprintf("DSCP 0, which is all unmarked traffic, goes to priority %d", got), "another priority than RDMA's",
-				"ssh, storage and TCP share the lossless class with RDMA, and pause it", fmt.Sprintf("mlnx_qos -i %s --dscp2prio=set,0,0", n.Name))
+				"ssh, storage and TCP share the lossless class with RDMA, and pause it", fmt.Sprintf("mlnx_qos -i %s --dscp2prio=set,0,0", n.Name)+finding.ForPort)
 		}
 		l.id = "separation.cnp"
 		if q.CNP != nil {
 			if got, ok := n.DCB.DSCPToPriority[q.CNP.DSCP]; ok && got == rdma {
 				l.say(finding.Warning, where, fmt.Sprintf("CNP (DSCP %d) goes to priority %d, RDMA's own", q.CNP.DSCP, got), "a priority of its own",
-					"notifications of congestion wait behind the data that congests", fmt.Sprintf("mlnx_qos -i %s --dscp2prio=set,%d,%d", n.Name, q.CNP.DSCP, cnpPriority(*q)))
+					"notifications of congestion wait behind the data that congests", fmt.Sprintf("mlnx_qos -i %s --dscp2prio=set,%d,%d", n.Name, q.CNP.DSCP, cnpPriority(*q))+finding.ForPort)
 			}
 		}
 		l.id = "separation.control"

@@ -37,12 +37,12 @@ func checkGovernor(l *look) {
 	for _, name := range slices.Sorted(maps.Keys(g)) {
 		parts = append(parts, fmt.Sprintf("%s on %d", name, g[name]))
 	}
-	l.say(finding.Note, "CPU frequency", strings.Join(parts, ", "), "performance", "a CPU that clocks down adds microseconds to small messages", "cpupower frequency-set -g performance")
+	l.say(finding.Note, "CPU frequency", strings.Join(parts, ", "), "performance", "a CPU that clocks down adds microseconds to small messages", "cpupower frequency-set -g performance"+finding.ForHost)
 }
 
 func checkNUMABalancing(l *look) {
 	if b := l.h.Limits.NUMABalance; b != nil && *b != 0 && len(l.h.NUMA) > 1 && l.anyMine() {
-		l.say(finding.Note, "kernel.numa_balancing", fmt.Sprint(*b), "0", "the kernel unmaps pages to see who uses them: jitter, and registered memory cannot follow", "sysctl -w kernel.numa_balancing=0")
+		l.say(finding.Note, "kernel.numa_balancing", fmt.Sprint(*b), "0", "the kernel unmaps pages to see who uses them: jitter, and registered memory cannot follow", "sysctl -w kernel.numa_balancing=0"+finding.ForHost)
 	}
 }
 
@@ -64,7 +64,7 @@ func checkRelaxedOrdering(l *look) {
 		if l.h.CPU.Vendor == "AuthenticAMD" && l.gpus() {
 			sev = finding.Warning
 		}
-		l.say(sev, hca.Name+" ("+d.Address+")", "PCIe relaxed ordering off", "on", "the NIC's writes wait for each other: on AMD hosts up to half of the bandwidth to GPU memory", "BIOS: PCIe relaxed ordering; now: setpci -s "+d.Address+" CAP_EXP+8.w=0010:0010")
+		l.say(sev, hca.Name+" ("+d.Address+")", "PCIe relaxed ordering off", "on", "the NIC's writes wait for each other: on AMD hosts up to half of the bandwidth to GPU memory", "BIOS: PCIe relaxed ordering; to try it, with no job on the node and until the next boot: setpci -s "+d.Address+" CAP_EXP+8.w=0010:0010 (as root)")
 	})
 }
 
@@ -76,7 +76,7 @@ func checkReadRequest(l *look) {
 		if d.MaxReadRequest == nil || *d.MaxReadRequest >= 512 {
 			return
 		}
-		l.say(finding.Note, hca.Name+" ("+d.Address+")", fmt.Sprintf("PCIe read requests of %d bytes", *d.MaxReadRequest), "512 or more (4096 is the vendors' advice)", "more requests for the same bytes: what is sent is read slower", "setpci -s "+d.Address+" CAP_EXP+8.w=5000:7000")
+		l.say(finding.Note, hca.Name+" ("+d.Address+")", fmt.Sprintf("PCIe read requests of %d bytes", *d.MaxReadRequest), "512 or more (4096 is the vendors' advice)", "more requests for the same bytes: what is sent is read slower", "with no job on the node, until the next boot: setpci -s "+d.Address+" CAP_EXP+8.w=5000:7000 (as root)")
 	})
 }
 
@@ -88,7 +88,7 @@ func checkIRQs(l *look) {
 		if d.IRQs == nil || *d.IRQs < 4 || len(d.IRQCPUs) == 0 {
 			return
 		}
-		hint := "systemctl enable --now irqbalance, or the vendor's set_irq_affinity script with the NIC's NUMA node"
+		hint := "the vendor's set_irq_affinity script with the NIC's NUMA node, or systemctl enable --now irqbalance" + finding.ForHost
 		switch {
 		case len(d.IRQCPUs) == 1:
 			l.say(finding.Note, hca.Name+" ("+d.Address+")", fmt.Sprintf("all %d interrupts on CPU %d", *d.IRQs, d.IRQCPUs[0]), "spread over the CPUs of its NUMA node", "one CPU is busy for all queues; what waits for interrupts waits for it", hint)
@@ -115,10 +115,10 @@ var kernelPatterns = sync.OnceValue(func() []kernelPattern {
 		{regexp.MustCompile(`Port module event\[error\].*High Temperature`), finding.Warning, "a transceiver is too hot", "the driver switches the port off to protect it", "look at the air flow and the cage; 'ethtool -m NETDEV' shows temperatures"},
 		{regexp.MustCompile(`Port module event\[error\]`), finding.Warning, "a cable or transceiver is refused", "the port does not come up, or not at its rate", "reseat or replace it; 'mlxlink -d DEVICE -m' says more"},
 		{regexp.MustCompile(`High temperature on sensors`), finding.Warning, "the adapter is too hot", "it slows down, then switches off", "look at the air flow; 'mget_temp -d DEVICE'"},
-		{regexp.MustCompile(`device's health compromised|health_care|Fatal error \d+ detected`), finding.Warning, "the adapter's firmware has stopped answering", "connections over it break", "reset or reboot; update the firmware; then the vendor"},
-		{regexp.MustCompile(`timeout\. Will cause a leak of a command resource`), finding.Warning, "the adapter did not answer a command", "its driver is not to be trusted until the next start", "reload the driver or reboot; update the firmware"},
+		{regexp.MustCompile(`device's health compromised|health_care|Fatal error \d+ detected`), finding.Warning, "the adapter's firmware has stopped answering", "connections over it break", "drain the node, then reset or reboot it; update the firmware; then the vendor"},
+		{regexp.MustCompile(`timeout\. Will cause a leak of a command resource`), finding.Warning, "the adapter did not answer a command", "its driver is not to be trusted until the next start", "drain the node, then reload the driver or reboot; update the firmware"},
 		{regexp.MustCompile(`nvidia[_-]peermem: .*(?:Unknown symbol|disagrees about version)`), finding.Warning, "nvidia_peermem does not fit the RDMA drivers", "GPU memory cannot be registered with it: data is copied through host memory", "install the NVIDIA driver again after OFED, or use DMA-BUF (open kernel modules)"},
-		{regexp.MustCompile(`NVRM: Xid .*: (?:48|63|64|74|79|92|94|95|119|120|140),`), finding.Warning, "a GPU has failed (Xid)", "a rank on it hangs or dies", "nvidia-smi -q; look the Xid up in NVIDIA's list; reset or replace the GPU"},
+		{regexp.MustCompile(`NVRM: Xid .*: (?:48|63|64|74|79|92|94|95|119|120|140),`), finding.Warning, "a GPU has failed (Xid)", "a rank on it hangs or dies", "nvidia-smi -q; look the Xid up in NVIDIA's list; drain the node, then reset or replace the GPU"},
 		{regexp.MustCompile(`detected invalid context, skipping further processing`), finding.Note, "nvidia_peermem met memory that was freed before", "harmless when a job was killed; many of them hint at a fault between GPUs", "look again after the next job"},
 		{regexp.MustCompile(`Detected insufficient power on the PCIe slot`), finding.Note, "the slot advertises too little power for the adapter", "harmless on many machines; some adapters cap their rate", "hold the pair test's rate against the port's; the server's manual on slot power"},
 	}
@@ -202,7 +202,7 @@ func checkVerbs(l *look) {
 
 func checkClock(l *look) {
 	if s := l.h.Clock.Synced; s != nil && !*s {
-		l.say(finding.Note, "clock", "nothing keeps it right", "chrony, ntpd or systemd-timesyncd", "logs of several hosts cannot be put in order; munge and Kerberos fail when it drifts", "systemctl enable --now chronyd")
+		l.say(finding.Note, "clock", "nothing keeps it right", "chrony, ntpd or systemd-timesyncd", "logs of several hosts cannot be put in order; munge and Kerberos fail when it drifts", "systemctl enable --now chronyd"+finding.ForHost)
 	}
 }
 

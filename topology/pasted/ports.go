@@ -537,14 +537,14 @@ func (p *Port) judge(others bool) (finding.Finding, bool) {
 	case u && p.LinkLayer == "Ethernet" && p.ActiveMTU != nil && *p.ActiveMTU < 4096:
 		return finding.Finding{
 			ID: "hca.active-mtu", Severity: finding.Warning, Subject: subject, Seen: fmt.Sprintf("active MTU %d", *p.ActiveMTU), Wanted: "4096",
-			Why: "more packets for the same data", Hint: "raise the netdev's MTU to 4200 or more (9000), on the switch too",
+			Why: "more packets for the same data", Hint: "the switches first, then on every host: the netdev's MTU to 4200 or more (9000)",
 		}, true
 	case u:
 		return finding.Finding{}, false
 	case p.State == "INIT" || p.State == "ARMED":
 		return finding.Finding{
 			ID: "hca.no-sm", Severity: finding.Error, Subject: subject, Seen: "state " + p.State + p.physText(), Wanted: "ACTIVE",
-			Why: "the cable is in order, but no subnet manager has configured the port: no RDMA traffic", Hint: "start or ask for the subnet manager (opensm, or the switch's); sminfo shows it",
+			Why: "the cable is in order, but no subnet manager has configured the port: no RDMA traffic", Hint: "'sminfo' asks for it: see to the one of the switch or of the management node; opensm on one node only where the fabric is to have none other",
 		}, true
 	}
 	sev := finding.Error
@@ -554,9 +554,9 @@ func (p *Port) judge(others bool) (finding.Finding, bool) {
 	hint := "check cable and switch port of " + p.HCA
 	switch {
 	case p.PhysState == "Disabled" && p.LinkLayer == "InfiniBand":
-		hint = "the port is switched off: ibportstate -C " + p.HCA + " -D 0 1 enable, or ask for the switch's port"
+		hint = "the port is switched off: ibportstate -C " + p.HCA + " -D 0 1 enable (as root), or ask for the switch's port" + finding.OnPurpose
 	case p.PhysState == "Disabled":
-		hint = "the port is switched off: ip link set " + orNetdevName(p.Netdev) + " up"
+		hint = "the port is switched off: ip link set " + orNetdevName(p.Netdev) + " up (as root)" + finding.OnPurpose
 	}
 	seen := "state " + p.State + p.physText()
 	if p.OfNetdev {

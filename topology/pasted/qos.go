@@ -778,17 +778,17 @@ func (d *QoSDevice) judge() []finding.Finding {
 		out = append(out, finding.Finding{
 			ID: "qos.trust", Severity: finding.Warning, Subject: d.Name(), Seen: "trust pcp, lossless " + list(d.DCB.PFC, true), Wanted: "trust dscp",
 			Why:  "RoCE v2 packets without a VLAN tag carry their class in the DSCP, which is ignored here: they do not reach the lossless priority",
-			Hint: "mlnx_qos -i " + d.orNetdev() + " --trust=dscp",
+			Hint: "mlnx_qos -i " + d.orNetdev() + " --trust=dscp" + finding.ForPort,
 		})
 	case d.PFCKnown && len(d.DCB.PFC) == 0:
 		out = append(out, finding.Finding{
 			ID: "qos.no-pfc", Severity: finding.Warning, Subject: d.Name(), Seen: "PFC on no priority", Wanted: "PFC on the RoCE priority, or a fabric made for lossy RoCE",
-			Why: "under congestion RoCE packets are dropped, which costs far more than waiting", Hint: "mlnx_qos -i " + d.orNetdev() + " --pfc 0,0,0,1,0,0,0,0",
+			Why: "under congestion RoCE packets are dropped, which costs far more than waiting", Hint: "with the fabric's own lossless priority, often 3: mlnx_qos -i " + d.orNetdev() + " --pfc 0,0,0,1,0,0,0,0" + finding.ForPort,
 		})
 	case lossless != nil && len(lossless) == 0:
 		out = append(out, finding.Finding{
 			ID: "qos.unreachable", Severity: finding.Warning, Subject: d.Name(), Seen: "no DSCP maps to lossless priority " + list(d.DCB.PFC, true), Wanted: "the DSCP of RoCE in it",
-			Why: "no RoCE v2 packet can reach it", Hint: "mlnx_qos -i " + d.orNetdev() + " --dscp2prio set,26," + list(d.DCB.PFC[:1], true),
+			Why: "no RoCE v2 packet can reach it", Hint: "with the DSCP that the job uses, often 26: mlnx_qos -i " + d.orNetdev() + " --dscp2prio set,26," + list(d.DCB.PFC[:1], true) + finding.ForPort,
 		})
 	}
 	if len(d.DCB.PFC) > 3 {
