@@ -25,7 +25,8 @@ func newReportCmd(a *app) *cobra.Command {
 		Long: `Show a job that 'fabrun run --record FILE' recorded: the verdict, what each host
 moved by RDMA and TCP, rails, findings, events, and every variable with its
 reason; as text, as one offline HTML page, or as JSON. --against compares it
-with an earlier record of the same command, as after an upgrade.
+with an earlier record of the same command, as after an upgrade. What Slurm's
+epilog left of a job on a node (jobs/ID.json) is shown too, as text or JSON.
 
 Exit status: 0; 1 when the file cannot be read, or when --against shows that it
 became worse; 2 for a wrong call.`,
@@ -44,6 +45,18 @@ became worse; 2 for a wrong call.`,
 func runReport(a *app, o reportOptions, name string) error {
 	if o.tolerance < 0 || o.tolerance > 10 {
 		return usageError(fmt.Errorf("--tolerance %v: want a fraction such as 0.08", o.tolerance), "")
+	}
+	if job, ok := readNodeJob(name); ok {
+		if o.html != "" || o.against != "" {
+			return usageError(fmt.Errorf("%s is what an epilog left of a job on one node: it has no page and is not compared", name), "as text, or --json")
+		}
+		if !a.json {
+			return report.NodeJobText(a.stdout, job)
+		}
+		enc := json.NewEncoder(a.stdout)
+		enc.SetEscapeHTML(false)
+		enc.SetIndent("", "  ")
+		return enc.Encode(job)
 	}
 	rec, err := readRecord(name)
 	if err != nil {
@@ -87,6 +100,12 @@ func (a *app) showRecord(o reportOptions, rec report.Record, cmp *report.Compari
 		return report.Compared(a.stdout, *cmp)
 	}
 	return report.Recorded(a.stdout, rec)
+}
+
+// readNodeJob reads what a Slurm epilog left; false where the file is something else.
+func readNodeJob(name string) (job report.NodeJob, ok bool) {
+	text, err := readInput(name)
+	return job, err == nil && json.Unmarshal(text, &job) == nil && job.Schema == report.SchemaNodeJob
 }
 
 func readRecord(name string) (report.Record, error) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,7 @@ type slurmOptions struct {
 	cache    time.Duration
 	deadline time.Duration
 	scontrol string
+	syslog   string
 }
 
 func newSlurmCmd(a *app) *cobra.Command {
@@ -43,15 +45,17 @@ func newSlurmCmd(a *app) *cobra.Command {
 		Long: `The doors through which Slurm calls fabrun on a compute node. prolog, epilog and
 health run as root: they read /etc/fabrun only, never the user's environment or
 files, and keep what they know under /var/lib/fabrun. A mistake of fabrun's own
-is never a reason to drain a node: it is said on standard error, and the exit
-status is 0.
+is never a reason to drain a node: it is said on standard error and in the system's
+log (/dev/log: syslog or the journal, tag "fabrun"), and the exit status is 0.
+selftest tries profile, directory, log and scontrol, and what slurm.conf calls.
 
 Exit status: 0, but for prolog, which exits 1 for a certain fault of the node.`,
-		Example: `  Prolog=/etc/slurm/prolog.d/50-fabrun       # exec fabrun slurm prolog --profile NAME
-  TaskProlog=/etc/slurm/task-prolog.sh       # exec fabrun slurm task-prolog
-  HealthCheckProgram=/etc/slurm/health.sh    # exec fabrun slurm health`,
+		Example: `  Prolog=/etc/slurm/prolog.sh                # fabrun slurm prolog --profile NAME; [ $? -ne 1 ]
+  TaskProlog=/etc/slurm/task-prolog.sh       # fabrun slurm task-prolog; exit 0
+  HealthCheckProgram=/etc/slurm/health.sh    # fabrun slurm health; exit 0
+  fabrun slurm selftest --profile NAME`,
 	}
-	c.AddCommand(newSlurmPrologCmd(a), newSlurmEpilogCmd(a), newSlurmTaskPrologCmd(a), newSlurmHealthCmd(a))
+	c.AddCommand(newSlurmPrologCmd(a), newSlurmEpilogCmd(a), newSlurmTaskPrologCmd(a), newSlurmHealthCmd(a), newSlurmSelftestCmd(a))
 	return c
 }
 
@@ -59,6 +63,7 @@ Exit status: 0, but for prolog, which exits 1 for a certain fault of the node.`,
 // manners, and kills a health check after 60 s.
 const (
 	slurmState    = "/var/lib/fabrun"
+	slurmProfiles = "/etc/fabrun/profiles"
 	slurmDeadline = 5 * time.Second
 	slurmCache    = time.Minute
 )
@@ -68,12 +73,15 @@ const (
 // every other status drains a node or cancels a task.
 func slurmDoor(a *app, c *cobra.Command, o *slurmOptions, run func(ctx context.Context) error) *cobra.Command {
 	c.Args = func(*cobra.Command, []string) error { return nil }
-	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		defer a.slurmLog(c, *o)()
 		a.slurmOwnFault(err)
 		return nil
 	})
 	c.Flags().DurationVar(&o.deadline, "deadline", slurmDeadline, "give up after this `time`, with exit status 0")
+	c.Flags().StringVar(&o.syslog, "syslog", syslogSocket, "say everything to this syslog `socket` too; '' to none")
 	c.RunE = func(c *cobra.Command, _ []string) error {
+		defer a.slurmLog(c, *o)()
 		ctx, cancel := context.WithTimeout(c.Context(), o.deadline)
 		defer cancel()
 		done := make(chan error, 1)
@@ -100,6 +108,21 @@ func slurmDoor(a *app, c *cobra.Command, o *slurmOptions, run func(ctx context.C
 		return nil
 	}
 	return c
+}
+
+// slurmLog lets everything that is said on standard error be said in the
+// system's log too, until the function that it returns is called.
+func (a *app) slurmLog(c *cobra.Command, o slurmOptions) func() {
+	about := "slurm " + c.Name()
+	if job := a.slurmJob(); job != "" {
+		about += ": job " + job
+	}
+	stderr, log := a.stderr, openSystemLog(o.syslog, about)
+	a.stderr = both{stderr, log}
+	return func() {
+		a.stderr = stderr
+		log.close()
+	}
 }
 
 // errNodeFault says that the node, and not fabrun, is at fault. What there was
@@ -129,7 +152,10 @@ rules find is reported and fails nothing. The first good look is remembered as
 the baseline (baseline.json in the state directory: remove it after a planned
 change). A good result is reused for --cache.
 
-Slurm drains a node whose Prolog fails, and holds the job. scontrol is not called.
+Slurm drains a node whose Prolog fails, with the reason "Prolog error", and holds
+the job, unless slurm.conf has SchedulerParameters=nohold_on_prolog_fail: then it
+runs elsewhere at once. scontrol is not called here, as Slurm's manual asks; the
+fault is noted, and 'fabrun slurm health' gives the node its real reason.
 
 Exit status: 0; 1 for a certain fault of the node; 0 for any trouble of fabrun's own.`,
 		Example: "  fabrun slurm prolog --profile roce-dscp26 --ports 8",
@@ -147,7 +173,7 @@ func runSlurmProlog(ctx context.Context, a *app, o slurmOptions) error {
 	}
 	job := a.slurmJob()
 	if job != "" {
-		defer store.saveJob(job, jobRecord{Job: job, Started: time.Now(), First: launcher.NewMeter(a.slurmNode(o)).Look(time.Now(), true)}, a.stderr)
+		defer store.saveJob(job, report.NodeJob{Job: job, Started: time.Now(), First: launcher.NewMeter(a.slurmNode(o)).Look(time.Now(), true)}, a.stderr)
 	}
 	key := fmt.Sprintf("%s %s %d", buildVersion(), a.profile, o.ports)
 	if store.cachedGood(key, o.cache, time.Now()) {
@@ -162,8 +188,10 @@ func runSlurmProlog(ctx context.Context, a *app, o slurmOptions) error {
 	}
 	if len(look.faults) == 0 {
 		store.saveCache(key, time.Now(), a.stderr)
+		store.forget(faultFile)
 		return nil
 	}
+	store.saveFault(faultReason(look.faults), a.stderr)
 	fmt.Fprintf(a.stderr, "fabrun: %s: %s\n", a.slurmNode(o), faultReason(look.faults))
 	for _, f := range look.faults {
 		fmt.Fprintf(a.stderr, "fabrun: %s: %s: %s, wanted %s\n        %s\n", f.ID, f.Subject, f.Seen, f.Wanted, f.Hint)
@@ -219,8 +247,10 @@ func newSlurmHealthCmd(a *app) *cobra.Command {
 		Short: "Between jobs: drain this node for a fault, resume it after",
 		Long: `Called as Slurm's HealthCheckProgram: drain this node for a certain fault (see
 'fabrun slurm prolog'), with a reason that begins with "fabrun:", and resume it
-after two good looks. A node that somebody else drained, or whose reason
-somebody else wrote, is left alone.
+after two good looks. A node that Slurm drained because 'fabrun slurm prolog'
+failed ("Prolog error") is given the fault as its reason, and resumed likewise.
+A node that somebody else drained, or whose reason somebody else wrote, is left
+alone.
 
 Exit status: 0, always.`,
 		Example: "  fabrun slurm health --profile roce-dscp26 --ports 8",
@@ -258,10 +288,12 @@ func runSlurmHealth(ctx context.Context, a *app, o slurmOptions) error {
 		return fmt.Errorf("%s show node %s: %w", scontrol, node, err)
 	}
 	good := store.countGood(len(look.faults) == 0, a.stderr)
+	state, noted := parseNodeState(string(out)), store.fault()
 	var args []string
-	switch decideHealth(parseNodeState(string(out)), look.faults, good) {
+	action := decideHealth(state, noted, look.faults, good)
+	switch action {
 	case healthDrain:
-		args = []string{"update", "NodeName=" + node, "State=DRAIN", "Reason=" + faultReason(look.faults)}
+		args = []string{"update", "NodeName=" + node, "State=DRAIN", "Reason=" + cmp.Or(faultReason(look.faults), noted)}
 	case healthResume:
 		args = []string{"update", "NodeName=" + node, "State=RESUME"}
 	default:
@@ -271,6 +303,7 @@ func runSlurmHealth(ctx context.Context, a *app, o slurmOptions) error {
 	if text, err := exec.CommandContext(ctx, scontrol, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("%s %s: %w: %s", scontrol, strings.Join(args, " "), err, bytes.TrimSpace(text))
 	}
+	store.forget(faultFile)
 	return nil
 }
 
@@ -323,6 +356,7 @@ func plainNode(s string) bool {
 type nodeLook struct {
 	faults []finding.Finding // certain: reasons to take the node out
 	notes  []finding.Finding // everything else of severity warning or error
+	ports  int               // active on the fabric
 }
 
 // lookAtNode judges this node by /etc/fabrun alone and remembers its ports.
@@ -330,7 +364,7 @@ func (a *app) lookAtNode(ctx context.Context, o slurmOptions, store *nodeStore) 
 	var p profiles.Profile
 	if a.profile != "" {
 		var err error
-		if p, err = profiles.Load(profiles.Dirs{"/etc/fabrun/profiles"}, a.profile); err != nil {
+		if p, err = profiles.Load(profiles.Dirs{slurmProfiles}, a.profile); err != nil {
 			return nodeLook{}, err
 		}
 	}
@@ -348,6 +382,7 @@ func (a *app) lookAtNode(ctx context.Context, o slurmOptions, store *nodeStore) 
 			ports = append(ports, s.Port)
 		}
 	}
+	look.ports = len(ports)
 	for _, f := range preflight.HostFindings(h, p, preflight.Job{Ports: ports}) {
 		// The limits are this daemon's, not a job's.
 		if f.Severity != finding.Note && !strings.HasPrefix(f.ID, "limits.") {
@@ -368,7 +403,10 @@ func newSlurmTaskPrologCmd(a *app) *cobra.Command {
 		Long: `Called by Slurm's TaskProlog (or srun --task-prolog), as the user: print this
 node's and this task's variables as lines "export NAME=value", bare and without
 quotes, and what the user has to know as "print TEXT" once per node. Variables
-that the job has set are left alone.
+that the job has set are left alone. The program is not known here: what a
+program without UCX or without the right libfabric provider would fail with
+(OMPI_MCA_pml, UCX_NET_DEVICES, FI_PROVIDER) is left to 'fabrun run', or to the
+profile's [env].
 
 Exit status: 0, always: any other cancels the task.`,
 		Example: "  fabrun slurm task-prolog --profile roce-dscp26",
@@ -407,7 +445,7 @@ func runSlurmTaskProlog(ctx context.Context, a *app) error {
 		if old, ok := a.getenv(v.Name); ok && !slices.Contains(marker.Vars, v.Name+"="+old) {
 			continue
 		}
-		if v.Origin == envgen.FromSite || v.Origin == envgen.FromImage {
+		if v.Origin == envgen.FromSite || v.Origin == envgen.FromImage || hardGate(v) {
 			continue
 		}
 		// One at a time: a value that the protocol cannot carry must not cost the others.
@@ -432,6 +470,14 @@ func runSlurmTaskProlog(ctx context.Context, a *app) error {
 	}
 	_, err = io.Copy(a.stdout, &out)
 	return err
+}
+
+// hardGate reports whether a variable would break a program that works without
+// it: one whose MPI has no UCX component, whose UCX has no verbs, whose libfabric
+// lacks the provider. A task prolog has not seen the program. What a profile's
+// [env] says is the site's own word.
+func hardGate(v envgen.Var) bool {
+	return v.Origin == envgen.FromPlan && (strings.HasPrefix(v.Rule, "gate.") || v.Rule == "hca.ucx-devices")
 }
 
 // tasksHere is how many tasks of the step this node runs; nil unknown.

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"fabrun/envgen"
-	"fabrun/launcher/watch"
+	"fabrun/launcher/report"
 	"fabrun/profiles"
 	"fabrun/topology"
 	"fabrun/topology/finding"
@@ -113,8 +113,12 @@ const maxReason = 160
 // reasonMark begins every reason that fabrun writes, and no other's.
 const reasonMark = "fabrun:"
 
-// faultReason is a node's reason for Slurm: one line of plain characters.
+// faultReason is a node's reason for Slurm: one line of plain characters; ""
+// for none.
 func faultReason(faults []finding.Finding) string {
+	if len(faults) == 0 {
+		return ""
+	}
 	var parts []string
 	for _, f := range faults {
 		parts = append(parts, f.Subject+" "+f.Seen+" ("+f.ID+")")
@@ -169,11 +173,18 @@ const (
 // not make a flapping node.
 const goodLooks = 2
 
+// prologReason is the reason that slurmctld gives a node whose Prolog failed
+// (src/slurmctld/proc_req.c).
+const prologReason = "Prolog error"
+
 // decideHealth drains a node for its faults, once, and resumes only what fabrun
-// itself drained.
-func decideHealth(s nodeState, faults []finding.Finding, good int) healthAction {
+// itself drained. noted is what its prolog found before Slurm drained the node:
+// that reason is made fabrun's own, by which the node is resumed.
+func decideHealth(s nodeState, noted string, faults []finding.Finding, good int) healthAction {
 	switch {
 	case len(faults) > 0 && !s.drained:
+		return healthDrain
+	case s.drained && noted != "" && strings.EqualFold(s.reason, prologReason):
 		return healthDrain
 	case len(faults) == 0 && s.drained && strings.HasPrefix(s.reason, reasonMark) && good >= goodLooks:
 		return healthResume
@@ -219,28 +230,16 @@ func openNodeStore(dir string) (*nodeStore, error) {
 	return &nodeStore{dir}, nil
 }
 
-// jobRecord is what the prolog noted and the epilog made of it
-// (schema fabrun/slurm-job/v1).
-type jobRecord struct {
-	Schema  string             `json:"schema"`
-	Job     string             `json:"job_id"`
-	Started time.Time          `json:"started"`
-	Ended   *time.Time         `json:"ended"`
-	First   watch.Sample       `json:"first"`
-	Traffic *watch.HostTraffic `json:"traffic"`
-	Events  []watch.Event      `json:"events"`
-}
-
 // keptJobs is how many job records stay.
 const keptJobs = 500
 
-func (s *nodeStore) loadJob(job string) (jobRecord, error) {
-	var r jobRecord
+func (s *nodeStore) loadJob(job string) (report.NodeJob, error) {
+	var r report.NodeJob
 	return r, s.read(filepath.Join("jobs", job+".json"), &r)
 }
 
-func (s *nodeStore) saveJob(job string, r jobRecord, log io.Writer) {
-	r.Schema = "fabrun/slurm-job/v1"
+func (s *nodeStore) saveJob(job string, r report.NodeJob, log io.Writer) {
+	r.Schema = report.SchemaNodeJob
 	if s == nil || !s.write(filepath.Join("jobs", job+".json"), r, log) {
 		return
 	}
@@ -324,6 +323,38 @@ func (s *nodeStore) cachedGood(key string, within time.Duration, now time.Time) 
 func (s *nodeStore) saveCache(key string, now time.Time, log io.Writer) {
 	if s != nil {
 		s.write("good.json", goodCache{key, bootID(), now}, log)
+	}
+}
+
+// faultFile is what the prolog found when it failed last.
+const faultFile = "fault.json"
+
+type notedFault struct {
+	Boot   string    `json:"boot"`
+	Time   time.Time `json:"time"`
+	Reason string    `json:"reason"`
+}
+
+func (s *nodeStore) saveFault(reason string, log io.Writer) {
+	if s != nil {
+		s.write(faultFile, notedFault{bootID(), time.Now(), reason}, log)
+	}
+}
+
+// fault is the noted reason; "" none of this boot.
+func (s *nodeStore) fault() string {
+	var f notedFault
+	if s.read(faultFile, &f) != nil || f.Boot != bootID() {
+		return ""
+	}
+	return f.Reason
+}
+
+// forget removes a file that may not be there.
+func (s *nodeStore) forget(name string) {
+	if s != nil {
+		//nolint:errcheck // it is read again only with the same node and boot
+		_ = os.Remove(filepath.Join(s.dir, name))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"fabrun/launcher/report"
 	"fabrun/profiles"
 	"fabrun/topology"
 	"fabrun/topology/finding"
@@ -92,25 +93,30 @@ func TestDecideHealth(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		node   string
+		noted  string
 		faults []finding.Finding
 		good   int
 		want   healthAction
 	}{
-		{"healthy", node("IDLE", ""), nil, 5, healthNothing},
-		{"fault", node("IDLE", ""), faults, 0, healthDrain},
-		{"fault while a job runs", node("ALLOCATED", ""), faults, 0, healthDrain},
-		{"already drained by us", node("IDLE+DRAIN", "fabrun: mlx5_0:1 down"), faults, 0, healthNothing},
-		{"already drained by somebody", node("DRAINED", "bad disk"), faults, 0, healthNothing},
-		{"ours, good once", node("IDLE+DRAIN", "fabrun: mlx5_0:1 down"), nil, 1, healthNothing},
-		{"ours, good twice", node("IDLE+DRAIN", "fabrun: mlx5_0:1 down"), nil, 2, healthResume},
-		{"ours, still draining", node("MIXED+DRAIN", "fabrun: mlx5_0:1 down"), nil, 2, healthResume},
-		{"somebody's", node("IDLE+DRAIN", "bad disk"), nil, 9, healthNothing},
-		{"the prolog's, which Slurm wrote", node("IDLE+DRAIN", "Prolog error"), nil, 9, healthNothing},
-		{"somebody mentions fabrun", node("IDLE+DRAIN", "see fabrun: port"), nil, 9, healthNothing},
-		{"nothing readable", "", nil, 9, healthNothing},
+		{"healthy", node("IDLE", ""), "", nil, 5, healthNothing},
+		{"fault", node("IDLE", ""), "", faults, 0, healthDrain},
+		{"fault while a job runs", node("ALLOCATED", ""), "", faults, 0, healthDrain},
+		{"already drained by us", node("IDLE+DRAIN", "fabrun: mlx5_0:1 down"), "", faults, 0, healthNothing},
+		{"already drained by somebody", node("DRAINED", "bad disk"), "", faults, 0, healthNothing},
+		{"ours, good once", node("IDLE+DRAIN", "fabrun: mlx5_0:1 down"), "", nil, 1, healthNothing},
+		{"ours, good twice", node("IDLE+DRAIN", "fabrun: mlx5_0:1 down"), "", nil, 2, healthResume},
+		{"ours, still draining", node("MIXED+DRAIN", "fabrun: mlx5_0:1 down"), "", nil, 2, healthResume},
+		{"somebody's", node("IDLE+DRAIN", "bad disk"), "", nil, 9, healthNothing},
+		{"a prolog's, and not ours", node("IDLE+DRAIN", "Prolog error"), "", nil, 9, healthNothing},
+		{"our prolog's, which Slurm wrote", node("IDLE+DRAIN", "Prolog error"), "fabrun: mlx5_0:1 DOWN", faults, 0, healthDrain},
+		{"our prolog's, mended since", node("IDLE+DRAIN", "Prolog error"), "fabrun: mlx5_0:1 DOWN", nil, 9, healthDrain},
+		{"our prolog failed, and somebody wrote a reason", node("IDLE+DRAIN", "bad disk"), "fabrun: mlx5_0:1 DOWN", nil, 9, healthNothing},
+		{"our prolog failed, and the node was resumed", node("IDLE", ""), "fabrun: mlx5_0:1 DOWN", nil, 9, healthNothing},
+		{"somebody mentions fabrun", node("IDLE+DRAIN", "see fabrun: port"), "", nil, 9, healthNothing},
+		{"nothing readable", "", "fabrun: mlx5_0:1 DOWN", nil, 9, healthNothing},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := decideHealth(parseNodeState(tc.node), tc.faults, tc.good); got != tc.want {
+			if got := decideHealth(parseNodeState(tc.node), tc.noted, tc.faults, tc.good); got != tc.want {
 				t.Errorf("got %d, want %d", got, tc.want)
 			}
 		})
@@ -153,7 +159,7 @@ func TestNodeStore(t *testing.T) {
 		}
 	}
 	for i := range keptJobs + 5 {
-		s.saveJob(fmt.Sprint(i), jobRecord{Job: fmt.Sprint(i)}, &log)
+		s.saveJob(fmt.Sprint(i), report.NodeJob{Job: fmt.Sprint(i)}, &log)
 	}
 	entries, err := os.ReadDir(filepath.Join(dir, "jobs"))
 	if err != nil || len(entries) != keptJobs {

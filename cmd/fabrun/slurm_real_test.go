@@ -130,7 +130,7 @@ PartitionName=all Nodes=ALL Default=YES State=UP MaxTime=INFINITE
 // demo is the embedded machine as a tree for --root: a node for the doors.
 func (l *slurmLab) demo() string {
 	l.t.Helper()
-	dir := filepath.Join(l.dir, "demo")
+	dir := filepath.Join(l.dir, "machine")
 	if _, err := os.Stat(dir); err == nil {
 		return dir
 	}
@@ -366,11 +366,32 @@ func TestRealSlurmDoors(t *testing.T) {
 		}
 		lab.idle()
 	})
+	t.Run("a fabrun that is missing, crashes or is misled drains nothing", func(t *testing.T) {
+		args := map[string]string{"prolog": "--root " + lab.demo() + " --ports 8 --cache 0s " + state, "epilog": state, "task-prolog": "--from demo --profile roce-dscp26"}
+		for name, fabrun := range map[string]string{
+			"missing": "/no/such/fabrun",
+			"crashes": lab.write("crashes", "#!/bin/sh\nkill -SEGV $$\n", 0o755),
+			"panics":  lab.write("panics", "#!/bin/sh\necho 'export HOME=/nowhere' | tr e e\nexit 2\n", 0o755),
+			"works":   lab.fabrun,
+		} {
+			for door, text := range slurmWrappers(t, fabrun, args) {
+				lab.write(door, text, 0o755)
+			}
+			cmd := lab.command("srun", "-Q", "-N3", "-n3", "/bin/echo", "ran")
+			cmd.Env = append(cmd.Env, wildEnvironments...)
+			if out, err := cmd.Output(); err != nil || string(out) != "ran\nran\nran\n" {
+				t.Errorf("%s: %q, %v", name, out, err)
+			}
+			lab.idle()
+		}
+	})
 	script("prolog", "--root "+lab.demo()+" --cache 0s "+state)
+	script("epilog", state)
+	script("task-prolog", "--from demo --profile roce-dscp26")
 	node := func() string { return lab.output("scontrol", "--oneliner", "show", "node", "node02") }
 	health := func(ports string) {
 		t.Helper()
-		cmd := lab.command(lab.fabrun, "slurm", "health", "--root", lab.demo(), "--ports", ports, "--node", "node02", "--state", lab.dir+"/health", "--deadline", "30s")
+		cmd := lab.command(lab.fabrun, "slurm", "health", "--root", lab.demo(), "--ports", ports, "--node", "node02", "--state", lab.dir+"/health-state", "--deadline", "30s")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
@@ -413,6 +434,29 @@ func TestRealSlurmDoors(t *testing.T) {
 		lab.until("node03 is drained", func() bool {
 			return parseNodeState(lab.output("scontrol", "--oneliner", "show", "node", "node03")).drained
 		})
+		text := func() nodeState {
+			return parseNodeState(lab.output("scontrol", "--oneliner", "show", "node", "node03"))
+		}
+		look := func(ports string) {
+			t.Helper()
+			out, err := lab.command(lab.fabrun, "slurm", "health", "--root", lab.demo(), "--ports", ports, "--node", "node03", "--state", lab.dir+"/fabrun-node03", "--deadline", "30s").CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+		}
+		if s := text(); !strings.EqualFold(s.reason, prologReason) {
+			t.Errorf("Slurm's reason is %q, want %q", s.reason, prologReason)
+		}
+		look("99")
+		if s := text(); !s.drained || s.reason != "fabrun: fabric ports 8 active (slurm.ports-missing)" {
+			t.Errorf("health gave it %+v", s)
+		}
+		script("prolog", "--root "+lab.demo()+" --ports 8 --cache 0s "+state)
+		look("8")
+		look("8")
+		if s := text(); s.drained {
+			t.Errorf("mended, and not resumed: %+v", s)
+		}
 	})
 }
 

@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"fabrun/profiles"
+)
+
+// selfCheck is one line of the self-test.
+type selfCheck struct {
+	Name string `json:"name"`
+	OK   *bool  `json:"ok"` // nil: could not be tried, which fails nothing
+	Text string `json:"text"`
+	Hint string `json:"hint,omitempty"`
+}
+
+func newSlurmSelftestCmd(a *app) *cobra.Command {
+	var o slurmOptions
+	c := &cobra.Command{
+		Use:   "selftest",
+		Short: "Do profile, paths and logs work on this node?",
+		Long: `Try what prolog, epilog, health and task-prolog need on this node, as root: the
+profile, the state directory, the system's log, scontrol, what slurm.conf calls,
+and one look at this node. Nothing is changed but one line in the log.
+
+Exit status: 0 when all of it works, 1 when something does not, 2 usage.`,
+		Example: "  fabrun slurm selftest --profile roce-dscp26 --ports 8",
+		Args:    cobra.NoArgs,
+		RunE:    func(c *cobra.Command, _ []string) error { return runSlurmSelftest(c.Context(), a, o) },
+	}
+	nodeFlags(c, &o)
+	c.Flags().StringVar(&o.scontrol, "scontrol", "", "the scontrol `program` (otherwise where Slurm's packages put it)")
+	c.Flags().StringVar(&o.syslog, "syslog", syslogSocket, "the syslog `socket`")
+	c.Flags().DurationVar(&o.deadline, "deadline", slurmDeadline, "the doors' deadline, within which a look has to end")
+	return c
+}
+
+func runSlurmSelftest(ctx context.Context, a *app, o slurmOptions) error {
+	checks := []selfCheck{a.tryProfile(), a.tryState(o), trySystemLog(o), a.tryLook(ctx, o)}
+	checks = append(checks, a.trySlurm(ctx, o)...)
+	bad := slices.ContainsFunc(checks, func(c selfCheck) bool { return c.OK != nil && !*c.OK })
+	if a.json {
+		enc := json.NewEncoder(a.stdout)
+		enc.SetEscapeHTML(false)
+		enc.SetIndent("", "  ")
+		out := struct {
+			Schema string      `json:"schema"`
+			Checks []selfCheck `json:"checks"`
+		}{"fabrun/slurm-selftest/v1", checks}
+		if err := enc.Encode(out); err != nil {
+			return err
+		}
+	} else {
+		for _, c := range checks {
+			word := "unknown"
+			if c.OK != nil {
+				word = map[bool]string{true: "ok", false: "BAD"}[*c.OK]
+			}
+			line := fmt.Sprintf("%-7s  %-12s  %s\n", word, c.Name, c.Text)
+			if c.Hint != "" {
+				line += fmt.Sprintf("%23s→ %s\n", "", c.Hint)
+			}
+			if _, err := fmt.Fprint(a.stdout, line); err != nil {
+				return err
+			}
+		}
+	}
+	if bad {
+		return errFindings
+	}
+	return nil
+}
+
+func works(name, format string, args ...any) selfCheck {
+	return selfCheck{Name: name, OK: new(true), Text: fmt.Sprintf(format, args...)}
+}
+
+func fails(name, hint string, err error) selfCheck {
+	return selfCheck{Name: name, OK: new(false), Text: err.Error(), Hint: hint}
+}
+
+func (a *app) tryProfile() selfCheck {
+	if a.profile == "" {
+		return works("profile", "none named: every active port counts, no rate is wanted")
+	}
+	p, err := profiles.Load(profiles.Dirs{slurmProfiles}, a.profile)
+	if err != nil {
+		return fails("profile", "the doors read "+slurmProfiles+" and the built-in profiles only; 'fabrun profile check FILE' finds mistakes", err)
+	}
+	return works("profile", "%s (%s)", p.Name, p.Source)
+}
+
+func (a *app) tryState(o slurmOptions) selfCheck {
+	store, err := openNodeStore(o.state)
+	if err == nil {
+		var f *os.File
+		if f, err = os.CreateTemp(store.dir, ".selftest-"); err == nil {
+			err = errors.Join(f.Close(), os.Remove(f.Name()))
+		}
+	}
+	if err != nil {
+		return fails("state", "a directory that only root can write: --state", err)
+	}
+	return works("state", "%s can be written", o.state)
+}
+
+func trySystemLog(o slurmOptions) selfCheck {
+	log := openSystemLog(o.syslog, "slurm selftest")
+	defer log.close()
+	log.priority = syslogInfo
+	fmt.Fprintln(log, "what the doors say arrives here")
+	if log.err != nil {
+		return fails("log", "what fabrun says in a prolog is lost: slurmd keeps no output; run rsyslogd or journald, or name its socket: --syslog", log.err)
+	}
+	return works("log", "%s took a line: journalctl -t fabrun, or /var/log/syslog", o.syslog)
+}
+
+func (a *app) tryLook(ctx context.Context, o slurmOptions) selfCheck {
+	ctx, cancel := context.WithTimeout(ctx, o.deadline)
+	defer cancel()
+	began := time.Now()
+	look, err := a.lookAtNode(ctx, o, nil)
+	took := time.Since(began)
+	switch {
+	case err != nil:
+		return fails("look", "", err)
+	case took > o.deadline:
+		return fails("look", "--deadline of the doors", fmt.Errorf("took %v: the doors give up after %v", took.Round(time.Millisecond), o.deadline))
+	case len(look.faults) > 0:
+		return fails("look", "the prolog would drain this node", errors.New(faultReason(look.faults)))
+	}
+	return works("look", "%d active fabric ports, no fault, in %v", look.ports, took.Round(time.Millisecond))
+}
+
+// trySlurm asks scontrol for this node and for what slurm.conf calls.
+func (a *app) trySlurm(ctx context.Context, o slurmOptions) []selfCheck {
+	scontrol, err := findScontrol(o.scontrol)
+	if err != nil {
+		return []selfCheck{{Name: "scontrol", Text: err.Error(), Hint: "only 'fabrun slurm health' needs it"}}
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.deadline)
+	defer cancel()
+	node := a.slurmNode(o)
+	out, err := exec.CommandContext(ctx, scontrol, "--oneliner", "show", "node", node).CombinedOutput()
+	if err != nil {
+		return []selfCheck{fails("scontrol", "is slurmctld up, and is this the node's name? --node", fmt.Errorf("%s show node %s: %w: %s", scontrol, node, err, strings.TrimSpace(string(out))))}
+	}
+	checks := []selfCheck{works("scontrol", "%s knows node %s", scontrol, node)}
+	out, err = exec.CommandContext(ctx, scontrol, "show", "config").Output()
+	if err != nil {
+		return append(checks, fails("slurm.conf", "", fmt.Errorf("%s show config: %w", scontrol, err)))
+	}
+	return append(checks, slurmScripts(string(out))...)
+}
+
+// slurmScripts looks at what slurm.conf calls, as "scontrol show config" tells it.
+func slurmScripts(config string) []selfCheck {
+	var out []selfCheck
+	for line := range strings.Lines(config) {
+		name, value, _ := strings.Cut(line, "=")
+		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		switch {
+		case name == "SchedulerParameters" && strings.Contains(value, "nohold_on_prolog_fail"):
+			out = append(out, works(name, "nohold_on_prolog_fail: a job whose prolog failed runs elsewhere at once"))
+		case !slices.Contains([]string{"Prolog", "Epilog", "TaskProlog", "HealthCheckProgram"}, strings.TrimSuffix(name, "[0]")) || value == "(null)" || value == "":
+		case strings.ContainsAny(value, "*?["):
+			files, err := filepath.Glob(value)
+			if err != nil || len(files) == 0 {
+				out = append(out, fails(name, "", fmt.Errorf("%s: no file of that pattern", value)))
+			}
+			for _, f := range files {
+				out = append(out, tryScript(name, f))
+			}
+		default:
+			out = append(out, tryScript(name, value))
+		}
+	}
+	return out
+}
+
+func tryScript(name, path string) selfCheck {
+	st, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return fails(name, "slurmd drains a node whose Prolog is not there", err)
+	case !st.Mode().IsRegular() || st.Mode()&0o111 == 0:
+		return fails(name, "chmod 755 "+path, fmt.Errorf("%s cannot be executed", path))
+	}
+	text, err := readInput(path)
+	if err != nil {
+		return selfCheck{Name: name, Text: err.Error()}
+	}
+	for word := range strings.FieldsSeq(string(text)) {
+		word = strings.Trim(word, `"'`)
+		if filepath.Base(word) != "fabrun" || !filepath.IsAbs(word) {
+			continue
+		}
+		if st, err := os.Stat(word); err != nil || st.Mode()&0o111 == 0 {
+			return fails(name, "install fabrun there, on every node", fmt.Errorf("%s calls %s, which is not there or cannot be executed", path, word))
+		}
+		return works(name, "%s calls %s", path, word)
+	}
+	return works(name, "%s does not call fabrun by its path", path)
+}
