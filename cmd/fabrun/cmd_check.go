@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -42,17 +43,18 @@ type checkForm struct {
 	usage string
 	file  func(o *checkOptions) *string
 	run   func(a *app, o checkOptions, text string) ([]finding.Finding, error)
+	most  int // bytes of a text; 0 as of every other: logs of benchmarks are long
 }
 
 // checkForms is the explicit list, in the order of the help.
 var checkForms = []checkForm{
-	{"gids", "judge a GID table: the output of show_gids in this `file` (- is standard input)", func(o *checkOptions) *string { return &o.gids }, checkGIDs},
-	{"qos", "judge a QoS configuration: the output of mlnx_qos or dcb in this `file`", func(o *checkOptions) *string { return &o.qos }, checkQoS},
-	{"ports", "judge ports: the output of ibstat, ibstatus, ibv_devinfo, ibdev2netdev or rdma link in this `file`", func(o *checkOptions) *string { return &o.ports }, checkPorts},
-	{"perftest", "judge a measurement: the output of ib_write_bw, ib_send_lat or another perftest program in this `file`", func(o *checkOptions) *string { return &o.perftest }, checkPerftest},
-	{"nccl-tests", "judge a measurement: the output of all_reduce_perf or another nccl-tests program in this `file`", func(o *checkOptions) *string { return &o.ncclTests }, checkNCCLTests},
-	{"osu", "judge a measurement: the output of an OSU micro-benchmark in this `file`", func(o *checkOptions) *string { return &o.osu }, checkOSU},
-	{"switch-output", "judge what an Arista-like or Onyx switch printed, in this `file`, against --profile", func(o *checkOptions) *string { return &o.switchOutput }, checkSwitch},
+	{"gids", "judge a GID table: the output of show_gids in this `file` (- is standard input)", func(o *checkOptions) *string { return &o.gids }, checkGIDs, 0},
+	{"qos", "judge a QoS configuration: the output of mlnx_qos or dcb in this `file`", func(o *checkOptions) *string { return &o.qos }, checkQoS, 0},
+	{"ports", "judge ports: the output of ibstat, ibstatus, ibv_devinfo, ibdev2netdev or rdma link in this `file`", func(o *checkOptions) *string { return &o.ports }, checkPorts, 0},
+	{"perftest", "judge a measurement: the output of ib_write_bw, ib_send_lat or another perftest program in this `file`", func(o *checkOptions) *string { return &o.perftest }, checkPerftest, maxInput},
+	{"nccl-tests", "judge a measurement: the output of all_reduce_perf or another nccl-tests program in this `file`", func(o *checkOptions) *string { return &o.ncclTests }, checkNCCLTests, maxInput},
+	{"osu", "judge a measurement: the output of an OSU micro-benchmark in this `file`", func(o *checkOptions) *string { return &o.osu }, checkOSU, maxInput},
+	{"switch-output", "judge what a switch printed (EOS, Onyx, Cumulus, SONiC, NX-OS, Junos), in this `file`, against --profile", func(o *checkOptions) *string { return &o.switchOutput }, checkSwitch, 0},
 }
 
 func (o *checkOptions) formFlags(f *pflag.FlagSet) {
@@ -128,7 +130,22 @@ func runCheckForm(a *app, opts checkOptions, form checkForm) error {
 	if err != nil {
 		return withHint(fmt.Errorf("--%s: %w", form.flag, err), "it wants a file, or - for standard input")
 	}
+	most := form.most
+	if most == 0 {
+		most = pasted.MaxBytes
+	}
+	if err := pasted.Check(text, most); err != nil {
+		return withHint(fmt.Errorf("--%s: %s: %w", form.flag, nameOf(*form.file(&opts)), err), "give it the text that the command printed")
+	}
 	return exitBy(form.run(a, opts, string(text)))
+}
+
+// nameOf is a file in a message.
+func nameOf(file string) string {
+	if file == "-" {
+		return "standard input"
+	}
+	return strconv.Quote(file)
 }
 
 // exitBy turns what a form printed into the exit status.
@@ -207,6 +224,9 @@ func runTopoMatrix(a *app, file string) error {
 	text, err := a.readText(file)
 	if err != nil {
 		return withHint(fmt.Errorf("--matrix: %w", err), "it wants a file, or - for standard input")
+	}
+	if err := pasted.Check(text, pasted.MaxBytes); err != nil {
+		return withHint(fmt.Errorf("--matrix: %s: %w", nameOf(file), err), "give it the text that 'nvidia-smi topo -m' printed")
 	}
 	m := pasted.ReadMatrix(string(text))
 	if a.json {

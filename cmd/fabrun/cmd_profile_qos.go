@@ -99,9 +99,9 @@ func checkSwitch(a *app, _ checkOptions, text string) ([]finding.Finding, error)
 		plan = &made
 	}
 	sw := qosconf.ReadSwitch(text)
-	findings := qosconf.Compare(sw, plan)
+	c := qosconf.Compare(sw, plan)
 	if a.json {
-		return findings, report.SwitchJSON(a.stdout, sw, plan, findings)
+		return c.Findings, report.SwitchJSON(a.stdout, sw, plan, c)
 	}
-	return findings, report.Switch(a.stdout, sw, plan, findings)
+	return c.Findings, report.Switch(a.stdout, sw, plan, c)
 }

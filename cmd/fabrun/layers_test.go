@@ -35,7 +35,7 @@ var layers = []layer{
 	{"topology/live", []string{"topology", "topology/finding", "topology/discover"}, nil, "the machine's own extras; never needed for a plan from a snapshot"},
 	{"topology/live/opinions", nil, nil, "only the helper links what it brings: cmd/fabrun must not (TestStartsLight)"},
 	{"profiles", []string{"topology/finding"}, []string{"os/exec", "net"}, "what a site knows; it never looks at a machine"},
-	{"profiles/qosconf", []string{"profiles", "topology/finding"}, pureStd, "a QoS plan as text for hosts and switches, and back"},
+	{"profiles/qosconf", []string{"profiles", "topology/finding", "topology/pasted"}, pureStd, "a QoS plan as text for hosts and switches, and back"},
 	{"envgen", []string{"topology", "topology/finding", "profiles"}, pureStd, "decides; the same inputs give the same bytes"},
 	{"envgen/lint", []string{"envgen", "topology", "topology/finding", "profiles"}, pureStd, "reads scripts as text and runs nothing"},
 	{"launcher/hosts", []string{"topology/finding"}, pureStd, "environment and files come in as values"},

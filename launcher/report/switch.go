@@ -26,15 +26,18 @@ func QoSConfigJSON(w io.Writer, profile, form string, lines []string) error {
 	}{"fabrun/qos-config/v1", profile, form, lines})
 }
 
-// Switch writes what a switch said for a person: what was read, then what
-// differs from the plan.
-func Switch(w io.Writer, sw qosconf.Switch, plan *qosconf.Plan, findings []finding.Finding) error {
+// Switch writes what a switch said for a person: the verdict, what was read,
+// what of it was compared with the plan and what was not, then what differs.
+func Switch(w io.Writer, sw qosconf.Switch, plan *qosconf.Plan, c qosconf.Comparison) error {
 	t := &text{w: w}
-	against := "no profile named: links and speeds alone are judged"
+	against := "no profile named: links, speeds and counters alone are judged"
 	if plan != nil {
 		against = "against profile " + plan.Profile
 	}
-	t.printf("%s, %s\n", switchVerdict(findings), against)
+	t.printf("%s, %s\n", switchVerdict(sw, c), against)
+	if len(sw.Outputs) > 0 {
+		t.printf("  read   %s\n", outputs(sw))
+	}
 	if up, all := upPorts(sw.Ports); all > 0 {
 		t.printf("  ports  %d of %d connected%s\n", up, all, speeds(sw.Ports))
 	}
@@ -49,27 +52,82 @@ func Switch(w io.Writer, sw qosconf.Switch, plan *qosconf.Plan, findings []findi
 		if q.Ports != "" {
 			where = printable(q.Ports)
 		}
+		if q.Name != "" {
+			where = printable(q.Name)
+		}
 		if q.Trust != "" {
 			t.printf("  trust  %s on %s\n", q.Trust, where)
 		}
 		for _, e := range q.ECN {
-			t.printf("  ECN    traffic class %d from %d to %d kB on %s\n", e.TC, e.MinKB, e.MaxKB, where)
+			t.printf("  ECN    %s on %s\n", ecnText(e), where)
 		}
 		if len(q.Strict) > 0 {
 			t.printf("  strict traffic class %s on %s\n", numbers(q.Strict), where)
 		}
 	}
-	return t.findings(findings)
+	var with, without []string
+	for _, a := range c.Aspects {
+		if a.Of != "" {
+			with = append(with, a.What+" ("+a.Of+")")
+		} else {
+			without = append(without, a.What+" ("+printable(a.Why)+")")
+		}
+	}
+	if len(with) > 0 {
+		t.printf("  compared      %s\n", strings.Join(with, ", "))
+	}
+	if len(without) > 0 {
+		t.printf("  not compared  %s\n", strings.Join(without, ", "))
+	}
+	return t.findings(c.Findings)
 }
 
-func switchVerdict(fs []finding.Finding) string {
-	switch worst, ok := finding.Worst(fs); {
-	case !ok || worst == finding.Note:
-		return "the switch is as planned as far as this shows"
-	case worst == finding.Warning:
-		return "the switch differs from what is wanted"
+// outputs names what was recognised, and how much was not.
+func outputs(sw qosconf.Switch) string {
+	var order []string
+	rows := map[string]int{}
+	for _, o := range sw.Outputs {
+		if _, seen := rows[o.Show]; !seen {
+			order = append(order, o.Show)
+		}
+		rows[o.Show] += o.Rows
 	}
-	return "the switch does not carry RDMA as wanted"
+	for i, show := range order {
+		order[i] = fmt.Sprintf("%s: %d %s", show, rows[show], plural(rows[show], "row"))
+	}
+	s := strings.Join(order, ", ")
+	if sw.Skipped > 0 {
+		s += fmt.Sprintf("; %d other %s", sw.Skipped, plural(sw.Skipped, "line"))
+	}
+	return s
+}
+
+func ecnText(e qosconf.ECN) string {
+	s := ""
+	if e.TC != nil {
+		s = fmt.Sprintf("traffic class %d ", *e.TC)
+	}
+	if e.MinKB != nil && e.MaxKB != nil {
+		return s + fmt.Sprintf("from %.4g to %.4g kB", *e.MinKB, *e.MaxKB)
+	}
+	if e.MinPercent != nil && e.MaxPercent != nil {
+		return s + fmt.Sprintf("from %g to %g %% of fill", *e.MinPercent, *e.MaxPercent)
+	}
+	return s + "thresholds not said"
+}
+
+func switchVerdict(sw qosconf.Switch, c qosconf.Comparison) string {
+	switch {
+	case sw.Lines == 0:
+		return "unknown: nothing was compared"
+	case c.Verdict == qosconf.Good:
+		return "good: the switch is as planned"
+	case c.Verdict == qosconf.Degraded:
+		return "degraded: the switch differs from what is wanted"
+	case c.Verdict == qosconf.Broken:
+		return "broken: the switch does not carry RDMA as wanted"
+	}
+	return "unknown: nothing wrong in what was compared, which is not all"
 }
 
 func upPorts(ports []qosconf.Port) (up, all int) {
@@ -135,27 +193,48 @@ func numbers(ns []int) string {
 }
 
 // SwitchJSON writes the same as an object.
-func SwitchJSON(w io.Writer, sw qosconf.Switch, plan *qosconf.Plan, findings []finding.Finding) error {
+func SwitchJSON(w io.Writer, sw qosconf.Switch, plan *qosconf.Plan, c qosconf.Comparison) error {
+	type aspect struct {
+		What string `json:"what"`
+		Of   string `json:"of"`
+	}
+	type missing struct {
+		What string `json:"what"`
+		Why  string `json:"why"`
+	}
 	out := struct {
-		Schema   string            `json:"schema"`
-		OS       *string           `json:"os"`
-		Profile  *string           `json:"profile"`
-		Enabled  *bool             `json:"pfc_enabled"`
-		Trust    *string           `json:"trust"`
-		Lossless []int             `json:"lossless_priorities"`
-		Ports    []qosconf.Port    `json:"ports"`
-		PFC      []qosconf.PFC     `json:"pfc"`
-		QoS      []qosconf.QoS     `json:"qos"`
-		Pools    []qosconf.Pool    `json:"pools"`
-		Findings []finding.Finding `json:"findings"`
-	}{Schema: "fabrun/check-switch/v1", Enabled: sw.GlobalP, Ports: orEmpty(sw.Ports), PFC: orEmpty(sw.PFC), QoS: orEmpty(sw.QoS), Pools: orEmpty(sw.Pools), Findings: orEmpty(findings)}
-	if sw.OS != "" {
-		out.OS = &sw.OS
+		Schema      string            `json:"schema"`
+		OS          *string           `json:"os"`
+		Profile     *string           `json:"profile"`
+		Verdict     qosconf.Verdict   `json:"verdict"`
+		Outputs     []qosconf.Output  `json:"outputs"`
+		Compared    []aspect          `json:"compared"`
+		NotCompared []missing         `json:"not_compared"`
+		Skipped     int               `json:"lines_not_read"`
+		Enabled     *bool             `json:"pfc_enabled"`
+		Trust       *string           `json:"trust"`
+		Lossless    []int             `json:"lossless_priorities"`
+		Ports       []qosconf.Port    `json:"ports"`
+		PFC         []qosconf.PFC     `json:"pfc"`
+		QoS         []qosconf.QoS     `json:"qos"`
+		Pools       []qosconf.Pool    `json:"pools"`
+		Counters    []qosconf.Counter `json:"counters"`
+		Findings    []finding.Finding `json:"findings"`
+	}{
+		Schema: "fabrun/check-switch/v1", OS: orNull(sw.OS), Verdict: c.Verdict, Outputs: orEmpty(sw.Outputs), Compared: []aspect{}, NotCompared: []missing{}, Skipped: sw.Skipped,
+		Enabled: sw.GlobalP, Trust: oneTrust(sw.QoS), Lossless: lossless(sw), Ports: orEmpty(sw.Ports), PFC: orEmpty(sw.PFC), QoS: orEmpty(sw.QoS), Pools: orEmpty(sw.Pools),
+		Counters: orEmpty(sw.Counters), Findings: orEmpty(c.Findings),
 	}
 	if plan != nil {
 		out.Profile = &plan.Profile
 	}
-	out.Trust, out.Lossless = oneTrust(sw.QoS), lossless(sw)
+	for _, a := range c.Aspects {
+		if a.Of != "" {
+			out.Compared = append(out.Compared, aspect{a.What, a.Of})
+		} else {
+			out.NotCompared = append(out.NotCompared, missing{a.What, a.Why})
+		}
+	}
 	return writeJSON(w, out)
 }
 

@@ -1,7 +1,9 @@
 package qosconf
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,41 +11,129 @@ import (
 	"fabrun/topology/finding"
 )
 
+// Comparison is what came of holding a switch against a plan.
+type Comparison struct {
+	Verdict  Verdict
+	Findings []finding.Finding // worst first
+	Aspects  []Aspect          // every one, compared or not
+}
+
+// Verdict sums up: good only where all that the plan says of the switch was in
+// the text, and is so.
+type Verdict string
+
+// The verdicts.
+const (
+	Good     Verdict = "good"
+	Degraded Verdict = "degraded"
+	Broken   Verdict = "broken"
+	Unknown  Verdict = "unknown"
+)
+
+// Aspect is one thing that can be compared.
+type Aspect struct {
+	What string
+	Of   string // what was compared: "12 ports"; "" nothing was
+	Why  string // why it was not
+	// essential aspects are those without which nobody can say that the switch
+	// carries RDMA as planned.
+	essential bool
+}
+
 // Compare holds what a switch said against the plan. A nil plan judges only
-// what is wrong by itself (links, speeds, disabled PFC). The findings are
-// sorted, worst first.
-func Compare(sw Switch, plan *Plan) []finding.Finding {
-	c := &comparison{sw: sw, plan: plan, byPort: map[string]*PFC{}}
+// what is wrong by itself (links, speeds, counters).
+func Compare(sw Switch, plan *Plan) Comparison {
+	c := &comparison{sw: sw, plan: plan, byPort: map[string]*PFC{}, noLink: map[string]bool{}}
 	for i, p := range sw.PFC {
 		if short := ShortPort(p.Port); p.Port != "" && c.byPort[short] == nil {
 			c.byPort[short] = &sw.PFC[i]
 		}
 	}
+	for _, p := range sw.Ports {
+		if p.Up != nil && !*p.Up {
+			c.noLink[ShortPort(p.Port)] = true
+		}
+	}
 	if sw.Lines == 0 {
-		c.add("switch.nothing-read", finding.Error, "", "no line that a switch prints", "the output of 'show priority-flow-control', 'show interfaces status' or a running configuration",
-			"nothing could be compared", "paste the switch's own text, headings included")
-		return c.out
+		c.nothing()
+		return Comparison{Verdict: Unknown, Findings: c.out, Aspects: []Aspect{}}
 	}
 	for _, check := range []func(*comparison){
 		(*comparison).links, (*comparison).speeds, (*comparison).pfcGlobal, (*comparison).pfcPorts,
 		(*comparison).trust, (*comparison).maps, (*comparison).ecn, (*comparison).pools, (*comparison).strict,
-		(*comparison).mtu, (*comparison).watchdog, (*comparison).unread,
+		(*comparison).mtu, (*comparison).watchdog, (*comparison).counters, (*comparison).unread,
 	} {
 		check(c)
 	}
 	finding.Sort(c.out)
-	return c.out
+	return Comparison{Verdict: c.verdict(), Findings: c.out, Aspects: c.aspects}
+}
+
+func (c *comparison) verdict() Verdict {
+	switch worst, ok := finding.Worst(c.out); {
+	case ok && worst == finding.Error:
+		return Broken
+	case ok && worst == finding.Warning:
+		return Degraded
+	case c.plan == nil || len(c.sw.Unread) > 0 || slices.ContainsFunc(c.aspects, func(a Aspect) bool { return a.essential && a.Of == "" }):
+		return Unknown
+	}
+	return Good
+}
+
+// nothing is said of a text without one recognised table.
+func (c *comparison) nothing() {
+	seen := "no line of text"
+	if c.sw.Skipped > 0 {
+		first := []rune(c.sw.First)
+		if len(first) > 60 {
+			first = append(first[:57], '…')
+		}
+		seen = fmt.Sprintf("%d lines, none of a known table; the first is %q", c.sw.Skipped, string(first))
+	}
+	if len(c.sw.Outputs) > 0 {
+		var heads []string
+		for _, o := range c.sw.Outputs {
+			if h := fmt.Sprintf("%q (line %d)", o.Show, o.Line); len(heads) < 4 {
+				heads = append(heads, h)
+			}
+		}
+		seen = "the heading of " + strings.Join(heads, ", ") + " without a row that could be read"
+	}
+	c.add("switch.nothing-read", finding.Error, "", seen, "one of these: "+Known(), "nothing was compared", "paste the switch's own text, headings included")
+	c.unread()
 }
 
 type comparison struct {
-	sw     Switch
-	plan   *Plan
-	byPort map[string]*PFC
-	out    []finding.Finding
+	sw      Switch
+	plan    *Plan
+	byPort  map[string]*PFC
+	noLink  map[string]bool
+	out     []finding.Finding
+	aspects []Aspect
 }
 
 func (c *comparison) add(id string, sev finding.Severity, subject, seen, wanted, why, hint string) {
 	c.out = append(c.out, finding.Finding{ID: id, Severity: sev, Subject: subject, Seen: seen, Wanted: wanted, Why: why, Hint: hint})
+}
+
+const (
+	notInText  = "not in this text"
+	notPlanned = "the profile does not say it"
+	noProfile  = "no profile named"
+)
+
+// compared notes an aspect: n of what were compared, or why none was.
+func (c *comparison) compared(aspect string, essential bool, n int, what, why string) {
+	a := Aspect{What: aspect, essential: essential}
+	if n > 0 {
+		if a.Of = fmt.Sprintf("%d %s", n, what); n == 1 {
+			a.Of = "1 " + strings.TrimSuffix(what, "s")
+		}
+	} else {
+		a.Why = why
+	}
+	c.aspects = append(c.aspects, a)
 }
 
 // pfcOf returns what the pasted tables say of a port's PFC.
@@ -52,16 +142,21 @@ func (c *comparison) pfcOf(port string) *PFC {
 }
 
 func (c *comparison) links() {
+	n := 0
+	defer func() { c.compared("links of the ports", false, n, "ports", notInText) }()
 	for _, p := range c.sw.Ports {
-		if !fabricPort().MatchString(p.Port) || p.Up == nil {
+		if !isFabric(p.Port) || p.Up == nil {
 			continue
 		}
+		n++
 		subject := "port " + p.Port
 		switch {
-		case strings.EqualFold(p.Status, "errdisabled"):
+		case strings.EqualFold(p.Status, "errdisabled"), strings.EqualFold(p.Status, "err-disabled"):
 			c.add("switch.port-errdisabled", finding.Error, subject, "status "+p.Status, "connected",
 				"the switch has shut the port down, for example after a PFC storm", "find the cause in the switch's log, then 'shutdown' and 'no shutdown'")
-		case !*p.Up && (c.pfcOf(p.Port) != nil || (p.Type != "" && !strings.EqualFold(p.Type, "Not Present"))):
+		case p.Status == "admin down":
+			c.add("switch.port-unused", finding.Note, subject, "shut down by configuration", "up, if a host is meant to be there", "no link", "")
+		case !*p.Up && !p.empty() && (p.Type != "" || c.lossless(p.Port)):
 			c.add("switch.port-down", finding.Error, subject, "status "+p.Status, "connected",
 				"the host behind it has no link on this rail", "check cable, transceiver and the host's port")
 		case !*p.Up:
@@ -73,14 +168,35 @@ func (c *comparison) links() {
 	}
 }
 
+// absent is the type of a port without a transceiver, in EOS's words.
+const absent = "Not Present"
+
+// empty reports a port into which nothing is plugged.
+func (p *Port) empty() bool {
+	return strings.EqualFold(p.Type, absent) || slices.ContainsFunc([]string{"sfpAbsent", "sfp-absent", "xcvrAbsen", "xcvrAbsent"}, func(s string) bool { return strings.EqualFold(s, p.Status) })
+}
+
+// lossless reports whether PFC is on at a port, as for a host of the fabric.
+func (c *comparison) lossless(port string) bool {
+	p := c.pfcOf(port)
+	return p != nil && (p.Enabled == nil || *p.Enabled)
+}
+
+// down reports a port that is known to have no link.
+func (c *comparison) down(port string) bool { return c.noLink[ShortPort(port)] }
+
 // speeds compares the ports that are up with the profile's rate, or where it
 // says none with the most of them.
 func (c *comparison) speeds() {
 	count := map[float64]int{}
 	for _, p := range c.sw.Ports {
-		if p.SpeedGbps != nil && p.Up != nil && *p.Up && fabricPort().MatchString(p.Port) {
+		if p.SpeedGbps != nil && p.Up != nil && *p.Up && isFabric(p.Port) {
 			count[*p.SpeedGbps]++
 		}
+	}
+	why := "no port that is up says its speed"
+	if len(c.sw.Ports) == 0 {
+		why = notInText
 	}
 	want, by := 0.0, "most ports of this switch"
 	for speed, n := range count {
@@ -95,10 +211,15 @@ func (c *comparison) speeds() {
 		want, by = *c.plan.RateGbps, "profile "+c.plan.Profile
 	}
 	if want == 0 {
+		if len(count) > 0 {
+			why = "the profile says no rate, and no speed is that of most ports"
+		}
+		c.compared("speed of the ports", false, 0, "", why)
 		return
 	}
+	c.compared("speed of the ports", false, sum(count), "ports", why)
 	for _, p := range c.sw.Ports {
-		if p.SpeedGbps == nil || p.Up == nil || !*p.Up || !fabricPort().MatchString(p.Port) || *p.SpeedGbps == want {
+		if p.SpeedGbps == nil || p.Up == nil || !*p.Up || !isFabric(p.Port) || *p.SpeedGbps == want {
 			continue
 		}
 		sev := finding.Warning
@@ -118,7 +239,7 @@ func sum(m map[float64]int) int {
 	return n
 }
 
-func g(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
+func g(f float64) string { return strconv.FormatFloat(math.Round(f*100)/100, 'f', -1, 64) }
 
 func (c *comparison) pfcGlobal() {
 	if c.plan == nil || len(c.plan.PFC) == 0 || c.sw.GlobalP == nil || *c.sw.GlobalP {
@@ -129,10 +250,22 @@ func (c *comparison) pfcGlobal() {
 }
 
 func (c *comparison) pfcPorts() {
+	const aspect = "PFC priorities"
 	if c.plan == nil {
+		c.compared(aspect, false, 0, "", noProfile)
 		return
 	}
-	want := c.plan.PFC
+	want, n := c.plan.PFC, 0
+	defer func() {
+		why := notInText
+		if len(c.sw.PFC) > 0 {
+			why = "the text does not say which priorities"
+		}
+		c.compared(aspect, true, n, "records", why)
+	}()
+	if len(c.sw.Pools) > 0 {
+		n++ // a lossless pool switches PFC on for its priorities
+	}
 	for _, p := range c.sw.PFC {
 		subject := "port " + p.Port
 		switch {
@@ -144,19 +277,26 @@ func (c *comparison) pfcPorts() {
 			subject = "ports " + p.Port
 		}
 		if p.Enabled != nil && !*p.Enabled {
-			if len(want) > 0 && p.Port != "" {
+			n++
+			if len(want) > 0 && (p.Port != "" || c.sw.GlobalP == nil) && !c.down(p.Port) {
 				c.add("switch.pfc-off", finding.Error, subject, "PFC disabled", "enabled on priority "+joinInts(want, " "),
 					"RDMA packets are dropped there under load", "'priority-flow-control on' on the port")
 			}
 			continue
 		}
-		if p.Active != nil && !*p.Active && len(want) > 0 {
-			c.add("switch.pfc-inactive", finding.Error, subject, "PFC enabled but not active", "active",
+		if p.Active != nil && !*p.Active && len(want) > 0 && !c.down(p.Port) {
+			n++
+			seen := "PFC enabled but not active"
+			if strings.HasSuffix(p.Note, " is off") || strings.HasPrefix(p.Note, "mode ") {
+				seen += " (" + p.Note + ")"
+			}
+			c.add("switch.pfc-inactive", finding.Error, subject, seen, "active",
 				"no pause frame is sent or obeyed", "check the link, DCBX and that 802.3x flow control is off on the port")
 		}
 		if p.Priorities == nil {
 			continue
 		}
+		n++
 		if missing := without(want, p.Priorities); len(missing) > 0 {
 			c.add("switch.pfc-priority", finding.Error, subject, "lossless priorities "+orNone(p.Priorities), "priority "+joinInts(want, " "),
 				fmt.Sprintf("priority %s, on which RDMA runs, is lossy", joinInts(missing, " ")), "'priority-flow-control priority "+strconv.Itoa(missing[0])+" no-drop' on the port")
@@ -171,12 +311,12 @@ func (c *comparison) pfcPorts() {
 
 // pfcMissing names ports that are up and absent from the table of PFC.
 func (c *comparison) pfcMissing(want []int) {
-	perPort := slices.ContainsFunc(c.sw.PFC, func(p PFC) bool { return fabricPort().MatchString(p.Port) })
+	perPort := slices.ContainsFunc(c.sw.PFC, func(p PFC) bool { return isFabric(p.Port) })
 	if len(want) == 0 || !perPort {
 		return
 	}
 	for _, p := range c.sw.Ports {
-		if fabricPort().MatchString(p.Port) && p.Up != nil && *p.Up && c.pfcOf(p.Port) == nil && !c.ranges() {
+		if isFabric(p.Port) && p.Up != nil && *p.Up && c.pfcOf(p.Port) == nil && !c.ranges() {
 			c.add("switch.pfc-missing", finding.Warning, "port "+p.Port, "connected, but not in the table of PFC", "PFC on priority "+joinInts(want, " "),
 				"if a host is behind it, its RDMA packets are lossy", "'priority-flow-control on' on the port, or paste the whole table")
 		}
@@ -213,60 +353,162 @@ func portsWord(ports string) string {
 	return "port " + ports
 }
 
+// subject is what a record of classification and queueing is about.
+func (q *QoS) subject() string {
+	if q.Name != "" {
+		return q.Name
+	}
+	return portsWord(q.Ports)
+}
+
 func (c *comparison) trust() {
+	const aspect = "trust"
 	if c.plan == nil {
+		c.compared(aspect, false, 0, "", noProfile)
 		return
 	}
+	n := 0
 	for _, q := range c.sw.QoS {
+		if q.Trust != "" {
+			n++
+		}
 		if q.Trust == "" || q.Trust == c.plan.Trust || q.Trust == "both" {
 			continue
 		}
-		c.add("switch.trust", finding.Error, portsWord(q.Ports), "trust "+q.TrustSeen, "trust "+c.plan.Trust,
+		c.add("switch.trust", finding.Error, q.subject(), "trust "+q.TrustSeen, "trust "+c.plan.Trust,
 			fmt.Sprintf("packets on DSCP %d are not put into the lossless class", c.plan.RDMA.DSCP), "'qos trust "+c.plan.Trust+"' (Onyx: 'qos trust L3') on the port")
 	}
+	c.compared(aspect, true, n, "records", notInText)
 }
 
 func (c *comparison) maps() {
-	if c.plan == nil || c.plan.Trust != "dscp" {
+	const aspect = "DSCP map"
+	if c.plan == nil || c.plan.Trust != "dscp" || len(c.plan.dscpMap()) == 0 {
+		why := noProfile
+		if c.plan != nil {
+			why = "the plan goes by 802.1p"
+			if c.plan.Trust == "dscp" {
+				why = "the profile names no priority"
+			}
+		}
+		c.compared(aspect, c.plan != nil && c.plan.Trust == "dscp", 0, "", why)
 		return
 	}
+	n, why := 0, notInText
 	for _, q := range c.sw.QoS {
-		for _, m := range c.plan.dscpMap() {
+		for i, m := range c.plan.dscpMap() {
 			got, ok := q.DSCP[m.dscp]
-			if !ok || got == m.prio {
-				continue
+			switch class, unresolved := q.Class[m.dscp]; {
+			case ok && got == m.prio:
+				n++
+			case ok:
+				n++
+				c.add("switch.dscp-map", finding.Error, q.subject(), fmt.Sprintf("DSCP %d is traffic class %d", m.dscp, got), fmt.Sprintf("traffic class %d", m.prio),
+					"the switch puts these packets into another class than the hosts do", c.mapHint(m))
+			case unresolved:
+				why = fmt.Sprintf("DSCP %d is in forwarding class %s, whose PFC priority is not in this text", m.dscp, class)
+			case q.Whole:
+				n++
+				sev := finding.Warning
+				if i == 0 {
+					sev = finding.Error
+				}
+				c.add("switch.dscp-unmapped", sev, q.subject(), fmt.Sprintf("DSCP %d is in no row of the map (%d code points are)", m.dscp, len(q.DSCP)+len(q.Class)), fmt.Sprintf("traffic class %d", m.prio),
+					"packets that no row names go to the default class, which is lossy", c.mapHint(m)+", or paste the whole map")
 			}
-			c.add("switch.dscp-map", finding.Error, portsWord(q.Ports), fmt.Sprintf("DSCP %d is traffic class %d", m.dscp, got), fmt.Sprintf("traffic class %d", m.prio),
-				"the switch puts these packets into another class than the hosts do", fmt.Sprintf("'qos map dscp %d to traffic-class %d'", m.dscp, m.prio))
 		}
 	}
+	c.compared(aspect, true, n, "code points", why)
+}
+
+// mapHint is how a code point is put into its class, where the dialect is known.
+func (c *comparison) mapHint(m dscpPrio) string {
+	switch c.sw.OS {
+	case "onyx":
+		return fmt.Sprintf("'qos map dscp %d to switch-priority %d' on the ports", m.dscp, m.prio)
+	case "nvue":
+		return fmt.Sprintf("'nv set qos mapping default-global dscp %d switch-priority %d'", m.dscp, m.prio)
+	case "nxos":
+		return fmt.Sprintf("'match dscp %d' in the class-map whose class sets qos-group %d", m.dscp, m.prio)
+	case "sonic":
+		return fmt.Sprintf("\"%d\": \"%d\" in DSCP_TO_TC_MAP", m.dscp, m.prio)
+	case "junos":
+		return fmt.Sprintf("code point %06b in the classifier, for the forwarding class with PFC priority %d", m.dscp, m.prio)
+	}
+	return fmt.Sprintf("'qos map dscp %d to traffic-class %d'", m.dscp, m.prio)
+}
+
+// sameThreshold allows what ASICs round to: Spectrum-4 makes 156 KiB of
+// 150,000 bytes (Cumulus documentation, RDMA over Converged Ethernet).
+func sameThreshold(got float64, want int) bool {
+	return got >= 0.9*float64(want) && got <= 1.1*float64(want)
 }
 
 func (c *comparison) ecn() {
-	if c.plan == nil || c.plan.Priority == nil {
+	const aspect = "ECN thresholds"
+	switch {
+	case c.plan == nil:
+		c.compared(aspect, false, 0, "", noProfile)
+		return
+	case c.plan.Priority == nil:
+		c.compared(aspect, false, 0, "", "the profile names no priority")
 		return
 	}
+	planned := c.plan.ECNMinKB != nil && c.plan.ECNMaxKB != nil
+	n, why := 0, notInText
+	if !planned {
+		why = notPlanned
+	}
 	for _, q := range c.sw.QoS {
+		rdma := slices.ContainsFunc(q.ECN, func(e ECN) bool { return e.TC == nil || *e.TC == *c.plan.Priority })
 		for _, e := range q.ECN {
-			if e.TC != *c.plan.Priority {
-				c.add("switch.ecn-class", finding.Warning, portsWord(q.Ports), fmt.Sprintf("ECN on traffic class %d", e.TC), fmt.Sprintf("traffic class %d", *c.plan.Priority),
-					"the RDMA class itself is not marked, so senders slow down only when paused", "move the thresholds to the RDMA class")
+			if e.TC != nil && *e.TC != *c.plan.Priority {
+				if !rdma && !c.marked() {
+					c.add("switch.ecn-class", finding.Warning, q.subject(), fmt.Sprintf("ECN on traffic class %d", *e.TC), fmt.Sprintf("traffic class %d", *c.plan.Priority),
+						"the RDMA class itself is not marked, so senders slow down only when paused", "move the thresholds to the RDMA class")
+				}
 				continue
 			}
-			if e.MinKB >= e.MaxKB && e.MinKB != e.MaxKB {
-				c.add("switch.ecn-order", finding.Error, portsWord(q.Ports), fmt.Sprintf("ECN minimum %d kB above maximum %d kB", e.MinKB, e.MaxKB), "minimum below maximum",
+			if e.MinKB == nil || e.MaxKB == nil {
+				if e.MinPercent != nil && planned {
+					why = fmt.Sprintf("the switch says them in percent of fill (%s to %s %%), the profile in kB", g(*e.MinPercent), g(or(e.MaxPercent, 100)))
+				}
+				continue
+			}
+			if *e.MinKB > *e.MaxKB {
+				c.add("switch.ecn-order", finding.Error, q.subject(), fmt.Sprintf("ECN minimum %s kB above maximum %s kB", g(*e.MinKB), g(*e.MaxKB)), "minimum below maximum",
 					"marking does not work as meant", "swap them")
 			}
-			if c.plan.ECNMinKB != nil && c.plan.ECNMaxKB != nil && (e.MinKB != *c.plan.ECNMinKB || e.MaxKB != *c.plan.ECNMaxKB) {
-				c.add("switch.ecn-thresholds", finding.Warning, portsWord(q.Ports), fmt.Sprintf("ECN from %d to %d kB", e.MinKB, e.MaxKB), fmt.Sprintf("%d to %d kB", *c.plan.ECNMinKB, *c.plan.ECNMaxKB),
+			if !planned {
+				continue
+			}
+			n++
+			if !sameThreshold(*e.MinKB, *c.plan.ECNMinKB) || !sameThreshold(*e.MaxKB, *c.plan.ECNMaxKB) {
+				c.add("switch.ecn-thresholds", finding.Warning, q.subject(), fmt.Sprintf("ECN from %s to %s kB", g(*e.MinKB), g(*e.MaxKB)), fmt.Sprintf("%d to %d kB", *c.plan.ECNMinKB, *c.plan.ECNMaxKB),
 					"senders are slowed down earlier or later than planned", "set the plan's thresholds, or write these into the profile")
 			}
 		}
-		if q.Trust != "" && len(q.ECN) == 0 && c.configured() && c.plan.ECNMinKB != nil && !c.ecnElsewhere() {
-			c.add("switch.ecn-missing", finding.Warning, portsWord(q.Ports), "no ECN thresholds in this configuration", fmt.Sprintf("%d to %d kB on traffic class %d", *c.plan.ECNMinKB, *c.plan.ECNMaxKB, *c.plan.Priority),
+		if q.Trust != "" && len(q.ECN) == 0 && c.configured() && planned && !c.ecnElsewhere() {
+			n++
+			c.add("switch.ecn-missing", finding.Warning, q.subject(), "no ECN thresholds in this configuration", fmt.Sprintf("%d to %d kB on traffic class %d", *c.plan.ECNMinKB, *c.plan.ECNMaxKB, *c.plan.Priority),
 				"congestion ends in pause frames only", "'fabrun profile show "+c.plan.Profile+" --switch …' writes the lines")
 		}
 	}
+	c.compared(aspect, planned, n, "thresholds", why)
+}
+
+func or(f *float64, otherwise float64) float64 {
+	if f == nil {
+		return otherwise
+	}
+	return *f
+}
+
+// marked reports whether some record marks the RDMA class.
+func (c *comparison) marked() bool {
+	return slices.ContainsFunc(c.sw.QoS, func(q QoS) bool {
+		return slices.ContainsFunc(q.ECN, func(e ECN) bool { return e.TC == nil || *e.TC == *c.plan.Priority })
+	})
 }
 
 // configured reports whether a configuration was pasted, not only tables.
@@ -280,8 +522,12 @@ func (c *comparison) ecnElsewhere() bool {
 
 func (c *comparison) pools() {
 	if c.plan == nil || len(c.plan.PFC) == 0 || len(c.sw.Pools) == 0 {
+		if c.plan != nil && c.plan.Pool != nil {
+			c.compared("buffer pools", false, 0, "", notInText)
+		}
 		return
 	}
+	c.compared("buffer pools", false, len(c.sw.Pools), "pools", "")
 	var lossless []int
 	for _, p := range c.sw.Pools {
 		if p.Type != "lossless" {
@@ -313,14 +559,21 @@ func (c *comparison) strict() {
 		return
 	}
 	want, ok := c.plan.strictTC()
+	if ok {
+		n := 0
+		for _, q := range c.sw.QoS {
+			n += min(len(q.Strict), 1)
+		}
+		c.compared("strict traffic class", false, n, "records", notInText)
+	}
 	for _, q := range c.sw.QoS {
 		if c.plan.Priority != nil && slices.Contains(q.Strict, *c.plan.Priority) && (!ok || want != *c.plan.Priority) && c.configured() {
-			c.add("switch.strict", finding.Warning, portsWord(q.Ports), fmt.Sprintf("traffic class %d is strict", *c.plan.Priority), "the RDMA class shares by weight",
+			c.add("switch.strict", finding.Warning, q.subject(), fmt.Sprintf("traffic class %d is strict", *c.plan.Priority), "the RDMA class shares by weight",
 				"RDMA traffic can starve everything else, congestion notifications included", "give it a weight")
 			continue
 		}
 		if ok && len(q.Strict) > 0 && c.configured() && !slices.Contains(q.Strict, want) {
-			c.add("switch.strict", finding.Warning, portsWord(q.Ports), "strict traffic classes "+joinInts(q.Strict, " "), fmt.Sprintf("traffic class %d (congestion notifications)", want),
+			c.add("switch.strict", finding.Warning, q.subject(), "strict traffic classes "+joinInts(q.Strict, " "), fmt.Sprintf("traffic class %d (congestion notifications)", want),
 				"congestion notifications wait behind data", fmt.Sprintf("make traffic class %d strict", want))
 		}
 	}
@@ -330,7 +583,11 @@ func (c *comparison) mtu() {
 	if c.plan == nil || c.plan.MTUBytes == nil {
 		return
 	}
+	c.compared("MTU", false, len(c.sw.MTU), "records", notInText)
 	for _, m := range c.sw.MTU {
+		if m.Ports != "" && portWord().MatchString(m.Ports) && !isFabric(m.Ports) {
+			continue
+		}
 		if m.Bytes < *c.plan.MTUBytes {
 			c.add("switch.mtu", finding.Error, portsWord(m.Ports), fmt.Sprintf("mtu %d", m.Bytes), fmt.Sprintf("at least %d", *c.plan.MTUBytes),
 				"full-size RDMA packets do not pass", "'mtu 9214' (Onyx: 'mtu 9216 force') on the port")
@@ -346,8 +603,64 @@ func (c *comparison) watchdog() {
 		"a port that is paused too long is taken down", "")
 }
 
+// counters says which port pauses whom, and where the lossless class lost
+// packets. They are totals since somebody cleared them: what is old and what
+// is new only a second look can tell.
+func (c *comparison) counters() {
+	if len(c.sw.Counters) == 0 {
+		return
+	}
+	c.compared("counters", false, len(c.sw.Counters), "counters", "")
+	type total struct {
+		port string
+		n    uint64
+	}
+	sums := map[bool]map[string]uint64{true: {}, false: {}}
+	for _, k := range c.sw.Counters {
+		for rx, n := range map[bool]*uint64{true: k.RxPause, false: k.TxPause} {
+			if n == nil || *n == 0 {
+				continue
+			}
+			sums[rx][k.Port] += *n
+			if c.plan != nil && k.Priority != nil && !slices.Contains(c.plan.PFC, *k.Priority) {
+				c.add("switch.pause-priority", finding.Warning, portsWord(k.Port), fmt.Sprintf("%d pause frames of priority %d", *n, *k.Priority), "pauses of priority "+orNone(c.plan.PFC)+" alone",
+					"a class that the plan does not make lossless is being paused", "look at the PFC settings on both ends of this link")
+			}
+		}
+		rdma := c.plan != nil && k.Priority != nil && c.plan.Priority != nil && *k.Priority == *c.plan.Priority && c.plan.Lossless()
+		if rdma && k.Dropped != nil && *k.Dropped > 0 {
+			c.add("switch.lossless-drops", finding.Warning, portsWord(k.Port), fmt.Sprintf("%d packets of priority %d dropped", *k.Dropped, *k.Priority), "none in a lossless class",
+				"each dropped packet costs a retransmission, since the counters were cleared", "clear the counters, run the job, look again; then headroom, cable length and PFC on both ends")
+		}
+	}
+	for _, d := range []struct {
+		rx         bool
+		what, mean string
+	}{
+		{true, "received", "what is behind these ports tells the switch to stop: hosts that take data too slowly, or a congested switch further on"},
+		{false, "sent", "the switch tells what is behind these ports to stop: their data waits here for another port"},
+	} {
+		var ports []total
+		for port, n := range sums[d.rx] {
+			ports = append(ports, total{port, n})
+		}
+		if len(ports) == 0 {
+			continue
+		}
+		slices.SortFunc(ports, func(a, b total) int { return cmp.Or(cmp.Compare(b.n, a.n), cmp.Compare(a.port, b.port)) })
+		var seen []string
+		for _, p := range ports[:min(len(ports), 4)] {
+			seen = append(seen, fmt.Sprintf("%s %d", p.port, p.n))
+		}
+		if len(ports) > 4 {
+			seen = append(seen, fmt.Sprintf("%d ports less", len(ports)-4))
+		}
+		c.add("switch.pauses", finding.Note, "pause frames "+d.what, strings.Join(seen, ", "), "", d.mean, "the counters are totals: look twice, some seconds apart, to see which of them grow")
+	}
+}
+
 func (c *comparison) unread() {
 	for _, l := range c.sw.Unread {
-		c.add("switch.unread", finding.Warning, fmt.Sprintf("line %d", l.N), l.Text, "a row of the table it stands in", "nothing was taken from this line", "paste it unbroken")
+		c.add("switch.unread", finding.Note, fmt.Sprintf("line %d", l.N), l.Text, "a row of a known table", "it begins with the name of a port; nothing was taken from it", "paste it unbroken, with its heading")
 	}
 }

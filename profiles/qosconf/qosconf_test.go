@@ -119,7 +119,7 @@ func TestFormsAgree(t *testing.T) {
 					t.Fatal(err)
 				}
 				sw := ReadSwitch(strings.Join(lines, "\n"))
-				if got := Compare(sw, &plan); len(got) > 0 {
+				if got := Compare(sw, &plan).Findings; len(got) > 0 {
 					t.Errorf("the plan's own configuration is not it: %+v\n%s", got, strings.Join(lines, "\n"))
 				}
 			})
@@ -188,7 +188,7 @@ func TestPorts(t *testing.T) {
 	}
 }
 
-const eosPFC = "leaf1>en\r\nleaf1#sh pri\r\nThe hardware supports PFC on priorities 0 1 2 3 4 5 6 7\r\n" +
+const eosPFCText = "leaf1>en\r\nleaf1#sh pri\r\nThe hardware supports PFC on priorities 0 1 2 3 4 5 6 7\r\n" +
 	"The PFC watchdog timeout is 0.2 second(s)\r\nThe PFC watchdog action is errdisable\r\nGlobal PFC : Enabled\r\n\r\n" +
 	"E: PFC Enabled, D: PFC Disabled, A: PFC Active, W: PFC Watchdog Enabled\r\n" +
 	"Port  Status Priorities Action      Timeout  Recovery        Polling         Note\r\n" +
@@ -199,7 +199,7 @@ const eosPFC = "leaf1>en\r\nleaf1#sh pri\r\nThe hardware supports PFC on priorit
 	"Et1/4      E A        3,4        -           -        - / -           - / -\r\n"
 
 func TestReadEOS(t *testing.T) {
-	sw := ReadSwitch(eosPFC)
+	sw := ReadSwitch(eosPFCText)
 	var got []string
 	for _, p := range sw.PFC {
 		got = append(got, p.Port+" "+yes(p.Enabled)+yes(p.Active)+yes(p.Watchdog)+" "+joinInts(p.Priorities, ",")+" "+p.Note)
@@ -211,6 +211,10 @@ func TestReadEOS(t *testing.T) {
 	if sw.OS != "eos" || sw.GlobalP == nil || !*sw.GlobalP || sw.Storms == nil || *sw.Storms != "errdisable" || len(sw.Unread) > 0 {
 		t.Errorf("%+v", sw)
 	}
+}
+
+func kb(tc, lo, hi int) ECN {
+	return ECN{TC: &tc, MinKB: ptr(float64(lo)), MaxKB: ptr(float64(hi))}
 }
 
 func yes(b *bool) string {
@@ -282,7 +286,7 @@ func TestReadTables(t *testing.T) {
 			"qos map dscp 24 26 to traffic-class 3\n!\nqos profile ROCE\n   qos trust dscp\n   priority-flow-control on\n   priority-flow-control priority 3 no-drop\n   !\n   uc-tx-queue 3\n      random-detect ecn minimum-threshold 150 kbytes maximum-threshold 1500 kbytes max-mark-probability 20 weight 0\n!\ninterface Ethernet2/5/1\n   mtu 9214\n   service-profile ROCE\n!\n",
 			func(s Switch) bool {
 				i := slices.IndexFunc(s.QoS, func(q QoS) bool { return q.Ports == "2/5/1" })
-				return i >= 0 && s.QoS[i].Trust == "dscp" && cmp.Equal(s.QoS[i].ECN, []ECN{{3, 150, 1500}}) && len(s.PFC) == 1 && s.PFC[0].Port == "2/5/1" && len(s.MTU) == 1
+				return i >= 0 && s.QoS[i].Trust == "dscp" && cmp.Equal(s.QoS[i].ECN, []ECN{kb(3, 150, 1500)}) && len(s.PFC) == 1 && s.PFC[0].Port == "2/5/1" && len(s.MTU) == 1
 			},
 		},
 		"Onyx commands, shortened and in blocks": {
@@ -316,7 +320,7 @@ func TestUnreadRowIsSaid(t *testing.T) {
 	if len(sw.Unread) != 1 || sw.Unread[0].N != 2 {
 		t.Errorf("%+v", sw)
 	}
-	if got := ids(Compare(ReadSwitch("hello\nworld"), nil)); !cmp.Equal(got, []string{"switch.nothing-read"}) {
+	if got := ids(Compare(ReadSwitch("hello\nworld"), nil).Findings); !cmp.Equal(got, []string{"switch.nothing-read"}) {
 		t.Error(got)
 	}
 }
@@ -382,12 +386,12 @@ func TestRealdataSwitch(t *testing.T) {
 			if ok {
 				q, pool := sw.QoS[0], sw.Pools[0]
 				ok = q.TrustSeen == want.Trust && q.Ports == want.Ports && slices.Equal(q.Strict, want.Strict) &&
-					cmp.Equal(q.ECN, []ECN{{want.ECN.TC, want.ECN.Min, want.ECN.Max}}) &&
+					cmp.Equal(q.ECN, []ECN{kb(want.ECN.TC, want.ECN.Min, want.ECN.Max)}) &&
 					pool.Type == "lossless" && *pool.Percent == want.PoolPercent && slices.Equal(pool.Priorities, []int{want.SwitchPriority})
 			}
 		}
 		read.Count(ok, name, "read otherwise")
-		got := ids(Compare(sw, &plan))
+		got := ids(Compare(sw, &plan).Findings)
 		verdict.Count(len(got) == 0, name, strings.Join(got, " "))
 	}
 	read.Print(t)
@@ -436,7 +440,7 @@ func TestRealdataSwitchMismatches(t *testing.T) {
 			t.Fatalf("%s: %q is not in %s", tc.name, tc.old, files[0])
 		}
 		for _, ending := range []string{"\n", "\r\n"} {
-			got := strings.Join(ids(Compare(ReadSwitch(strings.ReplaceAll(strings.Replace(text, tc.old, tc.new, 1), "\n", ending)), &plan)), " ")
+			got := strings.Join(ids(Compare(ReadSwitch(strings.ReplaceAll(strings.Replace(text, tc.old, tc.new, 1), "\n", ending)), &plan).Findings), " ")
 			tally.Count(got == tc.want, tc.name, "found "+got+", planted "+tc.want)
 		}
 	}
@@ -453,7 +457,7 @@ func TestLongInputIsBounded(t *testing.T) {
 			fmt.Fprintf(&b, format, i)
 		}
 		sw := ReadSwitch(b.String())
-		if n := len(Compare(sw, &plan)); len(sw.QoS) > maxPorts || len(sw.PFC) > 2*maxPorts+1 || n > 4*maxPorts {
+		if n := len(Compare(sw, &plan).Findings); len(sw.QoS) > maxPorts || len(sw.PFC) > 2*maxPorts+1 || n > 4*maxPorts {
 			t.Errorf("%q: %d ports, %d findings", format, len(sw.QoS), n)
 		}
 	}
@@ -479,8 +483,15 @@ func TestReadSwitchCutOff(t *testing.T) {
 }
 
 func FuzzReadSwitch(f *testing.F) {
-	f.Add(eosPFC)
+	f.Add(eosPFCText)
 	f.Add("Eth1/1\n  Trust mode : L3\nPFC: enabled\nPriority Enabled List: 3\n")
+	for _, text := range []string{
+		sonicStatus, sonicQoS, sonicCounters, sonicConfig, nvueRoCE, nvuePorts, nvueCounters, nxosPFCTable, nxosPolicy, nxosQueue, junosShow, junosConf, junosQueues,
+		"nv set qos roce mode lossless\nnv set qos mapping default-global dscp 26 switch-priority 4\nnv set qos congestion-control default-global traffic-class 3 min-threshold-bytes 1\n",
+		"set class-of-service drop-profiles d interpolate fill-level 3\nset class-of-service schedulers s explicit-congestion-notification\n",
+	} {
+		f.Add(text)
+	}
 	p := plan26(f)
 	for _, d := range []string{"arista", "onyx"} {
 		lines, err := p.Switch(d, SwitchOptions{Ports: "1/1-1/4"})

@@ -6,20 +6,34 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"fabrun/topology/pasted"
 )
 
 // Switch is what the pasted outputs of one switch say. Unknown is nil or "".
 type Switch struct {
-	OS      string  // "eos" (Arista and its kin), "onyx"; "" not told
-	Ports   []Port  // from the tables of interfaces, in their order
-	PFC     []PFC   // per port or, with Port "", for the whole switch
-	QoS     []QoS   // trust, maps and queues, per port or range
-	Pools   []Pool  // Onyx buffer pools
-	Unread  []Line  // lines within a known table that could not be read
-	Lines   int     // lines that were understood
-	GlobalP *bool   // PFC for the whole switch, where it says so
-	MTU     []MTU   // from configuration
-	Storms  *string // PFC watchdog action, where a timeout arms it
+	OS       string    // ID of the dialect; "" not told
+	Outputs  []Output  // what was recognised, in order
+	Ports    []Port    // from the tables of interfaces, in their order
+	PFC      []PFC     // per port or, with Port "", for the whole switch
+	QoS      []QoS     // trust, maps and queues, per port or range
+	Pools    []Pool    // buffer pools
+	Counters []Counter // pauses, drops and marks, per port
+	Unread   []Line    // rows that begin with a port's name and were not understood
+	Lines    int       // lines that said something
+	Skipped  int       // lines of no known output
+	First    string    // the first of them
+	GlobalP  *bool     // PFC for the whole switch, where it says so
+	MTU      []MTU     // from configuration
+	Storms   *string   // PFC watchdog action, where a timeout arms it
+}
+
+// Output is one table or listing that was recognised.
+type Output struct {
+	Show    string `json:"show"` // the command that prints it
+	Dialect string `json:"dialect"`
+	Line    int    `json:"line"`
+	Rows    int    `json:"rows"` // that said something
 }
 
 // Port is one row of a table of interfaces.
@@ -47,21 +61,38 @@ type PFC struct {
 // QoS is the classification and queueing of a port or a range of them.
 type QoS struct {
 	Ports     string      `json:"ports"`     // "" the whole switch
+	Name      string      `json:"name"`      // of the map, policy or classifier that says it
 	Trust     string      `json:"trust"`     // "dscp", "pcp", "both", "none"; "" not said
 	TrustSeen string      `json:"trust_raw"` // as printed: "L3"
 	DSCP      map[int]int `json:"dscp_to_priority"`
-	ECN       []ECN       `json:"ecn"`
-	Strict    []int       `json:"strict_traffic_classes"`
+	// Whole says that a DSCP which the map does not list goes to the default class.
+	Whole  bool           `json:"dscp_map_whole"`
+	Class  map[int]string `json:"dscp_to_class"` // Junos: the forwarding class, where its priority is not said
+	ECN    []ECN          `json:"ecn"`
+	Strict []int          `json:"strict_traffic_classes"`
 }
 
-// ECN is the marking of one traffic class, in kB of queue.
+// ECN is the marking of one traffic class: in kB (1000 bytes) of queue, or in
+// percent of how full it is.
 type ECN struct {
-	TC    int `json:"traffic_class"`
-	MinKB int `json:"min_kb"`
-	MaxKB int `json:"max_kb"`
+	TC         *int     `json:"traffic_class"`
+	MinKB      *float64 `json:"min_kb"`
+	MaxKB      *float64 `json:"max_kb"`
+	MinPercent *float64 `json:"min_percent"`
+	MaxPercent *float64 `json:"max_percent"`
 }
 
-// Pool is a buffer pool of Onyx.
+// Counter is what a port, or one priority of it, counted since it was cleared.
+type Counter struct {
+	Port      string  `json:"port"`
+	Priority  *int    `json:"priority"`
+	RxPause   *uint64 `json:"rx_pause_frames"` // what is behind the port asks the switch to stop
+	TxPause   *uint64 `json:"tx_pause_frames"` // the switch asks what is behind the port to stop
+	Dropped   *uint64 `json:"dropped_packets"`
+	ECNMarked *uint64 `json:"ecn_marked_packets"`
+}
+
+// Pool is a buffer pool.
 type Pool struct {
 	Name       string   `json:"name"`
 	Type       string   `json:"type"` // "lossless", "lossy"
@@ -82,158 +113,324 @@ type Line struct {
 }
 
 const (
-	maxInput  = 4 << 20
 	maxUnread = 50
 	maxPorts  = 4096 // more than the largest chassis has; what comes after is not kept
 )
 
-// reader holds what a line means depending on those before it.
-type reader struct {
-	sw    Switch
-	table func(fields []string, line string) bool // rows of the table we are in
-	block string                                  // ports of the configuration block we are in
-	queue *int                                    // traffic class of the block we are in
-	prof  map[string]*QoS                         // EOS: qos profile NAME
-	inPr  string
-	n     int
+// row is one line of the input, taken apart.
+type row struct {
+	line   string
+	fields []string
+	cells  map[string]string // of a table with a ruler under its heading, by lower-case column
 }
 
-// ReadSwitch reads what an Arista-like or Onyx switch prints: any of
-// 'show priority-flow-control', 'show interfaces status', 'show qos
-// interfaces', 'show qos maps', 'show dcb priority-flow-control',
-// 'show interfaces ethernet status', 'show qos', and running configurations,
-// one after the other in one text, with prompts, paging and CR LF as pasted.
+// outcome is what a reader made of a line.
+type outcome int
+
+const (
+	foreign   outcome = iota // not of this output
+	furniture                // of it, and says nothing: a ruler, a second heading, a legend
+	fact
+)
+
+// output is one thing that a switch prints, recognised by its heading.
+type output struct {
+	show    string                                            // the command
+	head    func(r *reader, fields []string, low string) bool // the heading line; or
+	columns []string                                          // the heading's cells where a ruler of dashes stands under it
+	row     func(r *reader, l row) outcome
+}
+
+// reader holds what a line means depending on those before it.
+type reader struct {
+	sw      Switch
+	dialect string  // of out
+	out     *output // the output we are in
+	at      int     // its place in sw.Outputs; -1 in none
+	spans   [][2]int
+	names   []string // cells of the heading
+	before  string   // the line before, which is the heading if this one is a ruler
+	command string   // typed at the last prompt
+	n       int
+
+	block    string          // ports of the configuration block we are in
+	queue    *int            // traffic class of the block we are in
+	prof     map[string]*QoS // EOS: qos profile NAME
+	inPr     string
+	counters map[string]int
+	receive  bool  // enterprise SONiC: which direction the table of pause frames is of
+	ecn      *ECN  // of the profile that is being read
+	marked   []int // NVUE: the classes that are marked
+	policies nxosPolicies
+	cos      junosCoS
+}
+
+// ReadSwitch reads what switches print, in every Dialect: tables and
+// configurations, one after the other in one text, with prompts, paging and
+// CR LF as pasted.
 func ReadSwitch(text string) Switch {
-	if len(text) > maxInput {
-		text = text[:maxInput]
-	}
-	r := &reader{prof: map[string]*QoS{}}
-	for raw := range strings.SplitSeq(text, "\n") {
-		if r.n++; len(r.sw.Ports)+len(r.sw.PFC) > 2*maxPorts {
+	r := &reader{prof: map[string]*QoS{}, counters: map[string]int{}, at: -1}
+	text = pasted.Plain(text[:min(len(text), pasted.MaxBytes)])
+	lines := strings.Split(text, "\n")
+	documents := 0
+	for i := 0; i < len(lines); i++ {
+		if r.n = i + 1; len(r.sw.Ports)+len(r.sw.PFC) > 2*maxPorts || len(r.sw.Counters) > 8*maxPorts {
 			break
 		}
-		line := clean(raw)
+		line := lines[i]
 		if strings.TrimSpace(line) == "" {
 			continue
 		}
+		if t := strings.TrimSpace(line); (t == "{" || strings.HasPrefix(t, `{"`)) && documents < 16 {
+			documents++
+			if used := r.document(lines[i:]); used > 0 {
+				i += used - 1
+				continue
+			}
+		}
 		r.line(line)
+		r.before = line
 	}
-	// What a profile says counts where it was applied.
-	r.sw.PFC = slices.DeleteFunc(r.sw.PFC, func(p PFC) bool { return strings.HasPrefix(p.Note, "qos profile ") })
+	r.finish()
 	return r.sw
 }
 
-var (
-	ansi   = lazy("\x1b\\[[0-9;?]*[A-Za-z]")
-	paging = lazy(`(?i)-{1,3}\s*more\s*-{1,3}|\blines \d+-\d+(/\d+)?( \(END\))?`)
-	prompt = lazy(`^[A-Za-z0-9_.:-]+(\s*\[[^\]]*\])?\s*(\([^)]*\))?\s*[#>]\s*(.*)$`)
-)
-
-// clean takes away what a terminal adds to the switch's own text.
-func clean(s string) string {
-	s = ansi().ReplaceAllString(s, "")
-	s = paging().ReplaceAllString(s, "")
-	// A pager wipes its own line: backspaces over blanks, or a bare CR.
-	if i := strings.LastIndexByte(strings.TrimRight(s, "\r"), '\r'); i >= 0 {
-		s = s[i+1:]
-	}
-	s = strings.Map(func(r rune) rune {
-		if r == '\b' || r == '\r' || r == '\x00' {
-			return -1
-		}
-		return r
-	}, s)
-	return strings.TrimRight(s, " \t")
+// finish draws what several outputs say together.
+func (r *reader) finish() {
+	r.policies.finish(r)
+	r.cos.finish(r)
+	// What a profile says counts where it was applied.
+	r.sw.PFC = slices.DeleteFunc(r.sw.PFC, func(p PFC) bool { return strings.HasPrefix(p.Note, "qos profile ") })
 }
 
 var (
-	portWord   = lazy(`^(?i:ethernet|eth|et|port-channel|po|mpo|lag|management|ma|mgmt|vxlan|vx|loopback|lo|vlan|un)[0-9]+(/[0-9]+){0,4}$`)
-	fabricPort = lazy(`^(?i:ethernet|eth|et)([0-9]+(/[0-9]+){0,4})$`)
-	onyxSpeed  = lazy(`(?i)\b([0-9]+(?:\.[0-9]+)?)\s*G(?:bps|b/s|bit/s)?\b`)
+	// A prompt, and the command behind it: EOS, Onyx, NX-OS, a Linux shell of SONiC or Cumulus, Junos.
+	prompt = lazy(`^(?:\{[\w:-]+\}\s*)?[\w.@:~/+-]*[\w~\])](?:\s*\[[^\]]*\])?\s*(?:\([^)]*\))?\s*[#>$]\s*(.*)$`)
+	// The ports that a prompt stands in: (config-if-Et1/1-3/4)#.
+	promptPorts = lazy(`(?i)config[- ](?:if|interface)[- ](?:ethernet|eth|et)\s*([0-9/,-]+)\)\s*#`)
+	// Any name of a port, of any dialect, data or not.
+	portWord = lazy(`^(?i:(?:br-|v)?ethernet|eth|et|port-?channel|po|mpo|lag|bond|management|mgmt|ma|vxlan|vx|loopback|lo|vlan|un|ae|irb)[0-9]+(?:[/.:][0-9]+){0,4}$|^swp[0-9]+(?:s[0-9]+)?$|^(?:et|xe|ge|mge|em|fxp)-?[0-9]+/[0-9]+/[0-9]+(?::[0-9]+)?(?:\.[0-9]+)?$`)
+	// Those that hosts and other switches hang on.
+	fabricPort = lazy(`^(?i:ethernet|eth|et)([0-9]+(?:/[0-9]+){0,4})$|^swp[0-9]+(?:s[0-9]+)?$|^(?:et|xe|ge)-[0-9]+/[0-9]+/[0-9]+(?::[0-9]+)?$`)
 	speedWord  = lazy(`^(?:a-)?([0-9]+(?:\.[0-9]+)?)([GM])(?:b(?:ps|/s)|-[0-9])?$`)
+	ruler      = lazy(`^\s*(?:[-=]{2,}|-)(?:\s+(?:[-=]{2,}|-))*\s*$`)
+	rulerGroup = lazy(`[-=]+`)
 )
+
+// isFabric reports whether a port is one of the fabric's: eth0 is the
+// management port of SONiC and Cumulus.
+func isFabric(port string) bool { return port != "eth0" && fabricPort().MatchString(port) }
 
 // ShortPort is one name for a port however it was spelt: "Et1/1", "Eth1/1" and
 // "Ethernet1/1" are all "1/1"; others keep their name.
 func ShortPort(name string) string {
-	if m := fabricPort().FindStringSubmatch(name); m != nil {
+	if m := fabricPort().FindStringSubmatch(name); m != nil && m[1] != "" {
 		return m[1]
 	}
 	return name
 }
 
-func (r *reader) line(line string) {
-	if m := prompt().FindStringSubmatch(line); m != nil && !strings.HasPrefix(line, "#") {
-		// The command after a prompt: a new output begins; a configuration command is read as one.
-		r.table, r.block, r.queue, r.inPr = nil, "", nil, ""
-		if b := promptPorts().FindStringSubmatch(m[2]); b != nil {
-			r.block = b[1]
-		}
-		if m[3] == "" || keyword(m[3], "show") {
-			r.block = ""
-			return
-		}
-		r.config(strings.Fields(m[3]))
-		return
+// portName is the port that a line begins with, "" for none.
+func portName(field string) string {
+	field = strings.TrimRight(field, ":,|")
+	if portWord().MatchString(field) {
+		return field
 	}
-	if line == "!" { // EOS ends a block so; an indented one is only a rest between lines
-		r.block, r.inPr, r.queue = "", "", nil
+	return ""
+}
+
+func (r *reader) line(line string) {
+	// "QoS-Group# Bandwidth%" is a heading of NX-OS.
+	if m := prompt().FindStringSubmatch(line); m != nil && !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, "QoS-Group#") {
+		r.typed(line, strings.TrimSpace(m[1]))
 		return
 	}
 	fields := strings.Fields(line)
-	if len(fields) == 0 {
+	if line == "!" { // EOS ends a block so; an indented one is only a rest between lines
+		r.block, r.inPr, r.queue = "", "", nil
+	}
+	if fields[0][0] == '!' || fields[0][0] == '#' {
+		return // a comment
+	}
+	if ruler().MatchString(line) {
+		r.ruled(line)
 		return
 	}
-	if r.header(fields, line) || r.global(fields, line) {
+	if r.headed(fields, line) {
+		return
+	}
+	if r.out != nil {
+		switch r.out.row(r, r.cut(line, fields)) {
+		case fact:
+			r.count()
+			return
+		case furniture:
+			return
+		}
+	}
+	switch {
+	case r.global(fields, line) || r.sonicLine(fields, line) || r.config(fields):
 		r.sw.Lines++
-		return
-	}
-	if r.table != nil && r.table(fields, line) {
-		r.sw.Lines++
-		return
-	}
-	if r.config(fields) {
-		r.sw.Lines++
-		return
-	}
-	if r.table != nil && portWord().MatchString(fields[0]) && len(r.sw.Unread) < maxUnread {
-		r.sw.Unread = append(r.sw.Unread, Line{r.n, strings.TrimSpace(line)})
+	case portName(fields[0]) != "" || len(fields) > 1 && fields[0] == "|" && portName(fields[1]) != "":
+		if len(r.sw.Unread) < maxUnread {
+			r.sw.Unread = append(r.sw.Unread, Line{r.n, strings.TrimSpace(line)})
+		}
+		r.skip(line)
+	default:
+		r.skip(line)
 	}
 }
 
-var promptPorts = lazy(`(?i)config[- ](?:if|interface)[- ](?:ethernet|eth|et)\s*([0-9/,-]+)\)`)
+func (r *reader) skip(line string) {
+	if r.sw.Skipped++; r.sw.First == "" {
+		r.sw.First = strings.TrimSpace(line)
+	}
+}
+
+func (r *reader) count() {
+	r.sw.Lines++
+	if r.at >= 0 {
+		r.sw.Outputs[r.at].Rows++
+	}
+}
+
+// typed is a prompt with the command behind it: a new output begins; a
+// configuration command is read as one.
+func (r *reader) typed(line, command string) {
+	r.leave()
+	r.block, r.queue, r.inPr, r.command = "", nil, "", command
+	if b := promptPorts().FindStringSubmatch(line); b != nil {
+		r.block = b[1]
+	}
+	f := strings.Fields(command)
+	if len(f) == 0 {
+		r.block = ""
+		return
+	}
+	for len(f) > 1 && (f[0] == "sudo" || f[0] == "run" || f[0] == "do") {
+		f = f[1:]
+	}
+	if keyword(f[0], "show") || f[0] == "nv" && len(f) > 1 && f[1] == "show" {
+		r.block = ""
+		return
+	}
+	if r.config(f) {
+		r.sw.Lines++
+	}
+}
+
+func (r *reader) leave() {
+	r.out, r.at, r.spans, r.names, r.ecn, r.marked = nil, -1, nil, nil, nil, nil
+}
+
+// enter begins an output that was recognised.
+func (r *reader) enter(d *Dialect, o *output) {
+	r.leave()
+	r.out, r.dialect = o, d.ID
+	r.tell(d.ID)
+	if len(r.sw.Outputs) < maxPorts {
+		r.sw.Outputs = append(r.sw.Outputs, Output{Show: o.show, Dialect: d.ID, Line: r.n})
+		r.at = len(r.sw.Outputs) - 1
+	}
+}
+
+// tell notes the dialect that a line is certain of.
+func (r *reader) tell(id string) { r.sw.OS = id }
+
+// headed recognises the heading line of an output.
+func (r *reader) headed(fields []string, line string) bool {
+	low := strings.ToLower(line)
+	for i := range Switches {
+		d := &Switches[i]
+		for k := range d.outputs {
+			if o := &d.outputs[k]; o.head != nil && o.head(r, fields, low) {
+				r.enter(d, o)
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// ruled takes a ruler of dashes: it says nothing by itself, but where it has
+// several groups the line before is a heading, and the groups are its columns.
+func (r *reader) ruled(line string) {
+	groups := rulerGroup().FindAllStringIndex(line, -1)
+	if len(groups) < 2 {
+		return
+	}
+	spans := make([][2]int, len(groups))
+	for i, g := range groups {
+		spans[i] = [2]int{g[0], g[1]}
+	}
+	names := cutAt(strings.ToLower(r.before), spans)
+	if names == nil {
+		return
+	}
+	for i := range Switches {
+		d := &Switches[i]
+		for k := range d.outputs {
+			o := &d.outputs[k]
+			if o.columns != nil && !slices.ContainsFunc(o.columns, func(c string) bool { return !slices.Contains(names, c) }) {
+				r.enter(d, o)
+				r.spans, r.names = spans, names
+				return
+			}
+		}
+	}
+	if r.out != nil && r.out.columns != nil { // a table of another kind begins
+		r.leave()
+	}
+}
+
+// cut takes a line apart, along the columns of a ruled table.
+func (r *reader) cut(line string, fields []string) row {
+	l := row{line: line, fields: fields}
+	if r.spans == nil {
+		return l
+	}
+	values := cutAt(line, r.spans)
+	if values == nil {
+		values = wide().Split(strings.TrimSpace(line), -1)
+	}
+	if len(values) != len(r.names) {
+		values = fields
+	}
+	if len(values) == len(r.names) {
+		l.cells = map[string]string{}
+		for i, name := range r.names {
+			l.cells[name] = strings.TrimSpace(values[i])
+		}
+	}
+	return l
+}
+
+var wide = lazy(`\s{2,}|\t+`)
+
+// cutAt takes a line apart at columns; nil where a word stands across a border.
+func cutAt(line string, spans [][2]int) []string {
+	out := make([]string, len(spans))
+	for i, s := range spans {
+		from, to := s[0], len(line)
+		if i > 0 && from-1 < len(line) && from >= 1 && line[from-1] != ' ' {
+			return nil
+		}
+		if i+1 < len(spans) {
+			to = min(to, spans[i+1][0])
+		}
+		if from < to {
+			out[i] = strings.TrimSpace(line[from:to])
+		}
+	}
+	if len(line) > 0 && len(spans) > 0 && strings.TrimSpace(line[:min(len(line), spans[0][0])]) != "" {
+		return nil
+	}
+	return out
+}
 
 func has(line string, words ...string) bool {
 	line = strings.ToLower(line)
 	return !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) })
-}
-
-// header recognises the head of a table by its column names, so that an output
-// is read whether or not the command was pasted with it.
-func (r *reader) header(fields []string, line string) bool {
-	first := strings.ToLower(fields[0])
-	switch {
-	case first == "port" && has(line, "status", "vlan", "duplex", "speed"):
-		r.sw.OS, r.table = "eos", r.eosInterface
-	case first == "port" && has(line, "status", "priorities"):
-		r.sw.OS, r.table = "eos", r.eosPFC
-	case first == "port" && has(line, "enabled", "priorities"):
-		r.sw.OS, r.table = "eos", r.eosPFC
-	case first == "port" && has(line, "trust", "mode"):
-		r.sw.OS, r.table = "eos", r.eosTrust
-	case first == "interface" && has(line, "pfc admin", "pfc oper"):
-		r.sw.OS, r.table = "onyx", r.onyxPFC
-	case first == "port" && has(line, "operational state", "speed"), first == "interface" && has(line, "operational state", "speed"):
-		r.sw.OS, r.table = "onyx", r.onyxInterface
-	case has(line, "dscp-tc map"):
-		r.sw.OS, r.table = "eos", r.eosMap
-	case first == "e:" && has(line, "pfc enabled"), first == "interval/mode", first == "interval/":
-	case first == "d1" && has(line, "d2"):
-	case strings.Trim(line, "-=+| \t") == "":
-	default:
-		return false
-	}
-	return true
 }
 
 // global reads lines that stand alone.
@@ -243,7 +440,7 @@ func (r *reader) global(fields []string, line string) bool {
 	key, value = strings.TrimSpace(key), strings.TrimSpace(value)
 	switch {
 	case key == "global pfc":
-		r.sw.OS = "eos"
+		r.tell("eos")
 		r.sw.GlobalP = ptr(strings.HasPrefix(value, "enabled"))
 	case strings.HasPrefix(low, "the pfc watchdog timeout is "):
 		if len(fields) > 5 && r.sw.Storms == nil {
@@ -256,23 +453,20 @@ func (r *reader) global(fields []string, line string) bool {
 			r.sw.Storms = ptr(fields[len(fields)-1])
 		}
 	case strings.HasPrefix(low, "the pfc watchdog "), strings.HasPrefix(low, "the hardware supports pfc"), strings.HasPrefix(low, "pfc receive processing"):
-		r.sw.OS = "eos"
+		r.tell("eos")
 	case key == "pfc" && value != "":
-		r.sw.OS = "onyx"
+		r.tell("onyx")
 		on := strings.HasPrefix(value, "enabled")
 		r.sw.GlobalP = &on
 		r.switchPFC().Enabled = &on
 	case key == "priority enabled list":
-		r.sw.OS = "onyx"
+		r.tell("onyx")
 		r.switchPFC().Priorities = digits(strings.Fields(value))
 	case key == "priority disabled list":
 	case key == "trust mode":
 		q := r.qosFor(r.block)
 		q.Trust, q.TrustSeen = trustWord(value), strings.TrimSpace(line[strings.Index(line, ":")+1:])
-	case len(fields) == 1 && strings.HasSuffix(fields[0], ":") && portWord().MatchString(strings.TrimSuffix(fields[0], ":")):
-		// "Ethernet1/1:" opens a block of 'show qos interfaces'.
-		r.block, r.table = strings.TrimSuffix(fields[0], ":"), r.eosQueue
-	case len(fields) == 1 && portWord().MatchString(fields[0]) && r.table == nil:
+	case len(fields) == 1 && portName(fields[0]) != "" && r.out == nil:
 		r.block = fields[0] // Onyx 'show qos': the name alone, then its lines
 	default:
 		return false
@@ -291,17 +485,42 @@ func (r *reader) switchPFC() *PFC {
 	return &r.sw.PFC[len(r.sw.PFC)-1]
 }
 
-func (r *reader) qosFor(ports string) *QoS {
+func (r *reader) qosFor(ports string) *QoS { return r.qosNamed(ports, "") }
+
+// qosNamed is the record of a port, or of a map that has a name.
+func (r *reader) qosNamed(ports, name string) *QoS {
 	for i := range r.sw.QoS {
-		if r.sw.QoS[i].Ports == ports {
+		if r.sw.QoS[i].Ports == ports && r.sw.QoS[i].Name == name {
 			return &r.sw.QoS[i]
 		}
 	}
 	if len(r.sw.QoS) >= maxPorts {
 		return &QoS{}
 	}
-	r.sw.QoS = append(r.sw.QoS, QoS{Ports: ports})
+	r.sw.QoS = append(r.sw.QoS, QoS{Ports: ports, Name: name})
 	return &r.sw.QoS[len(r.sw.QoS)-1]
+}
+
+// counter is the record of a port, or of one priority of it.
+func (r *reader) counter(port string, priority *int) *Counter {
+	key := port
+	if priority != nil {
+		key += " " + strconv.Itoa(*priority)
+	}
+	i, ok := r.counters[key]
+	if !ok {
+		i = len(r.sw.Counters)
+		r.sw.Counters = append(r.sw.Counters, Counter{Port: port, Priority: priority})
+		r.counters[key] = i
+	}
+	return &r.sw.Counters[i]
+}
+
+func (q *QoS) mapDSCP(dscp, prio int) {
+	if q.DSCP == nil {
+		q.DSCP = map[int]int{}
+	}
+	q.DSCP[dscp] = prio
 }
 
 func trustWord(s string) string {
@@ -310,7 +529,7 @@ func trustWord(s string) string {
 		return "dscp"
 	case "cos", "pcp", "l2":
 		return "pcp"
-	case "both":
+	case "both", "pcp,dscp", "dscp,pcp":
 		return "both"
 	case "untrusted", "port", "none":
 		return "none"
@@ -318,39 +537,32 @@ func trustWord(s string) string {
 	return ""
 }
 
-// eosStatus are the words of the Status column of 'show interfaces status'.
-var eosStatus = []string{"connected", "notconnect", "disabled", "errdisabled", "inactive", "monitoring", "sfp-absent", "adminDown"}
-
-// eosInterface is a row of 'show interfaces status'. The description is free
-// text, so the status is the last word of that kind with a duplex two behind it.
-func (r *reader) eosInterface(fields []string, _ string) bool {
-	if !portWord().MatchString(fields[0]) {
-		return false
-	}
-	for i := len(fields) - 1; i >= 1; i-- {
-		if !slices.ContainsFunc(eosStatus, func(s string) bool { return strings.EqualFold(s, fields[i]) }) {
-			continue
-		}
-		// "in Po3" takes two words of the Vlan column.
-		for _, at := range []int{i + 2, i + 3} {
-			if at+1 >= len(fields) || !isDuplex(fields[at]) {
-				continue
+// digits reads lists of priorities: "3", "34", "3,4".
+func digits(words []string) []int {
+	out := []int{}
+	for _, w := range words {
+		for _, c := range w {
+			if c >= '0' && c <= '7' {
+				out = append(out, int(c-'0'))
 			}
-			p := Port{
-				Port: fields[0], Name: strings.Join(fields[1:i], " "), Status: fields[i],
-				VLAN: strings.Join(fields[i+1:at], " "), Duplex: strings.TrimPrefix(fields[at], "a-"),
-				SpeedGbps: gbps(fields[at+1]), Type: strings.Join(fields[at+2:], " "),
-				Up: ptr(strings.EqualFold(fields[i], "connected")),
-			}
-			r.sw.Ports = append(r.sw.Ports, p)
-			return true
 		}
 	}
-	return false
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
-func isDuplex(s string) bool {
-	return slices.Contains([]string{"full", "half", "auto", "a-full", "a-half", "unconf", "unknown"}, strings.ToLower(s))
+// priorities reads a list of priorities that has to be one: "3,4", "3 4".
+func priorities(s string) ([]int, bool) {
+	out := []int{}
+	for _, w := range strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' }) {
+		n := class(w)
+		if n == nil {
+			return nil, false
+		}
+		out = append(out, *n)
+	}
+	slices.Sort(out)
+	return slices.Compact(out), true
 }
 
 func gbps(s string) *float64 {
@@ -368,178 +580,13 @@ func gbps(s string) *float64 {
 	return &n
 }
 
-// eosPFC is a row of 'show priority-flow-control': letters (E or D, A, W) or,
-// on older releases, Yes and No; then the priorities, in one word, with commas
-// or apart.
-func (r *reader) eosPFC(fields []string, _ string) bool {
-	if !portWord().MatchString(fields[0]) {
-		return false
+// number reads a counter: "12,345" too.
+func number(s string) *uint64 {
+	n, err := strconv.ParseUint(strings.ReplaceAll(s, ",", ""), 10, 64)
+	if err != nil {
+		return nil
 	}
-	p := PFC{Port: fields[0]}
-	i := 1
-status:
-	for ; i < len(fields); i++ {
-		w := strings.ToUpper(fields[i])
-		switch {
-		case w == "-" && p.Enabled != nil && i+1 < len(fields) && slices.Contains([]string{"A", "W"}, strings.ToUpper(fields[i+1])):
-			continue
-		case w == "YES" || w == "NO":
-			if p.Enabled != nil {
-				break status
-			}
-			p.Enabled = ptr(w == "YES")
-			continue
-		}
-		if strings.Trim(w, "EDAW") != "" {
-			break
-		}
-		for _, letter := range w {
-			switch letter {
-			case 'E', 'D':
-				p.Enabled = ptr(letter == 'E')
-				if p.Active == nil {
-					p.Active, p.Watchdog = ptr(false), ptr(false)
-				}
-			case 'A':
-				p.Active = ptr(true)
-			case 'W':
-				p.Watchdog = ptr(true)
-			}
-		}
-	}
-	if p.Enabled == nil {
-		return false
-	}
-	p.Priorities = []int{}
-	for ; i < len(fields) && isPriorities(fields[i]); i++ {
-		p.Priorities = append(p.Priorities, digits([]string{fields[i]})...)
-	}
-	slices.Sort(p.Priorities)
-	p.Priorities = slices.Compact(p.Priorities)
-	for ; i < len(fields); i++ {
-		w := fields[i]
-		if p.Active == nil && (strings.EqualFold(w, "yes") || strings.EqualFold(w, "no")) {
-			p.Active = ptr(strings.EqualFold(w, "yes"))
-		}
-		if strings.EqualFold(w, "DCBX") {
-			p.Note = strings.Join(fields[i:], " ")
-			break
-		}
-	}
-	r.sw.PFC = append(r.sw.PFC, p)
-	return true
-}
-
-func isPriorities(s string) bool {
-	return s != "" && strings.Trim(s, "01234567,") == "" && strings.Trim(s, ",") != "" && len(s) <= 15
-}
-
-// digits reads lists of priorities: "3", "34", "3,4".
-func digits(words []string) []int {
-	out := []int{}
-	for _, w := range words {
-		for _, c := range w {
-			if c >= '0' && c <= '7' {
-				out = append(out, int(c-'0'))
-			}
-		}
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
-}
-
-// eosTrust is a row of 'show qos interfaces trust'.
-func (r *reader) eosTrust(fields []string, _ string) bool {
-	if !portWord().MatchString(fields[0]) || len(fields) < 2 {
-		return false
-	}
-	t := trustWord(fields[1])
-	if t == "" {
-		return false
-	}
-	q := r.qosFor(fields[0])
-	q.Trust, q.TrustSeen = t, fields[1]
-	return true
-}
-
-// eosQueue is a line of one port's block of 'show qos interfaces'.
-func (r *reader) eosQueue(fields []string, line string) bool {
-	switch {
-	case has(line, "queue", "percent"), has(line, "bandwidth"), has(line, "default cos"), has(line, "default dscp"), has(line, "shaping"):
-		return true
-	}
-	tc, err := strconv.Atoi(fields[0])
-	if err != nil || tc < 0 || tc > 7 || len(fields) < 4 {
-		return false
-	}
-	if slices.ContainsFunc(fields, func(f string) bool { return f == "SP" || strings.HasPrefix(f, "SP/") || f == "strict" }) {
-		q := r.qosFor(r.block)
-		q.Strict = append(q.Strict, tc)
-	}
-	return true
-}
-
-// eosMap is a row of 'show qos maps': tens digit, then ten traffic classes.
-func (r *reader) eosMap(fields []string, line string) bool {
-	tens, rest, ok := strings.Cut(line, ":")
-	d1, err := strconv.Atoi(strings.TrimSpace(tens))
-	if !ok || err != nil || d1 < 0 || d1 > 6 {
-		r.table = nil
-		return false
-	}
-	q := r.qosFor("")
-	if q.DSCP == nil {
-		q.DSCP = map[int]int{}
-	}
-	for d2, w := range strings.Fields(rest) {
-		tc, err := strconv.Atoi(w)
-		if dscp := d1*10 + d2; err == nil && dscp < 64 && tc >= 0 && tc <= 7 {
-			q.DSCP[dscp] = tc
-		}
-	}
-	return true
-}
-
-// onyxPFC is a row of 'show dcb priority-flow-control'.
-func (r *reader) onyxPFC(fields []string, _ string) bool {
-	if !portWord().MatchString(fields[0]) || len(fields) < 3 {
-		return false
-	}
-	admin, oper := strings.ToLower(fields[1]), strings.ToLower(fields[len(fields)-1])
-	p := PFC{Port: fields[0], Note: "admin " + fields[1]}
-	switch {
-	case strings.HasPrefix(oper, "enabled") || oper == "on":
-		p.Active = ptr(true)
-	case strings.HasPrefix(oper, "disabled") || oper == "off":
-		p.Active = ptr(false)
-	default:
-		return false
-	}
-	p.Enabled = ptr(admin != "off" && admin != "disabled")
-	if all := r.switchPFC(); all.Priorities != nil {
-		p.Priorities = slices.Clone(all.Priorities)
-	}
-	r.sw.PFC = append(r.sw.PFC, p)
-	return true
-}
-
-// onyxInterface is a row of 'show interfaces ethernet status'.
-func (r *reader) onyxInterface(fields []string, line string) bool {
-	if !portWord().MatchString(fields[0]) || len(fields) < 2 {
-		return false
-	}
-	state := fields[1]
-	if !strings.EqualFold(state, "up") && !strings.EqualFold(state, "down") {
-		return false
-	}
-	p := Port{Port: fields[0], Status: state, Up: ptr(strings.EqualFold(state, "up"))}
-	if m := onyxSpeed().FindStringSubmatch(line); m != nil {
-		if n, err := strconv.ParseFloat(m[1], 64); err == nil {
-			p.SpeedGbps = &n
-		}
-	}
-	r.sw.Ports = append(r.sw.Ports, p)
-	return true
+	return &n
 }
 
 func ptr[T any](v T) *T { return &v }

@@ -29,9 +29,29 @@ func (r *reader) config(f []string) bool {
 			return false
 		}
 	}
+	if f[0] == "nv" {
+		return r.nvueSet(f)
+	}
+	if r.cos.line(r, f) || !no && r.policies.line(r, f) {
+		return true
+	}
 	switch {
+	case f[0] == "qos" && len(f) >= 4 && f[1] == "map" && f[2] == "dscp-tc": // enterprise SONiC
+		r.leave()
+		r.block, r.inPr, r.queue = "map "+f[3], "", nil
+		r.tell("sonic")
+		return true
+	case len(f) == 4 && f[0] == "dscp" && f[2] == "traffic-class" && strings.HasPrefix(r.block, "map "):
+		return r.sonicLine(f, strings.Join(f, " "))
 	case keyword(f[0], "interface"):
+		r.policies.leave()
 		return r.configInterface(f[1:], no)
+	case len(f) == 2 && f[0] == "system" && f[1] == "qos":
+		r.policies.leave()
+		r.block = ""
+		return true
+	case f[0] == "service-policy" && len(f) >= 2:
+		return r.policies.apply(f)
 	case f[0] == "exit" || f[0] == "end" || f[0] == "quit":
 		if r.queue != nil {
 			r.queue = nil
@@ -42,7 +62,8 @@ func (r *reader) config(f []string) bool {
 	case len(f) >= 3 && f[0] == "traffic" && f[1] == "pool":
 		return r.configPool(f[2], f[3:], no)
 	case len(f) >= 3 && f[0] == "qos" && f[1] == "profile":
-		r.inPr, r.block, r.queue, r.table = f[2], "", nil, nil
+		r.leave()
+		r.inPr, r.block, r.queue = f[2], "", nil
 		if r.prof[r.inPr] == nil && len(r.prof) < 256 {
 			r.prof[r.inPr] = &QoS{}
 		}
@@ -58,8 +79,8 @@ func (r *reader) configInterface(f []string, no bool) bool {
 	}
 	kind, ports, rest := strings.ToLower(f[0]), "", f[1:]
 	switch {
-	case portWord().MatchString(f[0]) || strings.HasPrefix(kind, "et") && strings.ContainsAny(kind, "0123456789"):
-		ports = portName().ReplaceAllString(f[0], "")
+	case portWord().MatchString(f[0]) && isFabric(f[0]) || strings.HasPrefix(kind, "et") && strings.ContainsAny(kind, "0123456789"):
+		ports = portPrefix().ReplaceAllString(f[0], "")
 	case keyword(kind, "ethernet") && len(rest) > 0:
 		ports, rest = rest[0], rest[1:]
 	default:
@@ -69,7 +90,8 @@ func (r *reader) configInterface(f []string, no bool) bool {
 	if ports == "" || ports[0] < '0' || ports[0] > '9' {
 		return false
 	}
-	r.table, r.inPr, r.queue = nil, "", nil
+	r.leave()
+	r.inPr, r.queue = "", nil
 	r.block = ports
 	if len(rest) == 0 {
 		return true
@@ -96,7 +118,7 @@ func (r *reader) configPort(f []string, no bool) bool {
 	case len(f) >= 2 && f[0] == "dcb" && f[1] == "priority-flow-control":
 		return r.onyxConfigPFC(f[2:], no)
 	case (f[0] == "uc-tx-queue" || f[0] == "tx-queue") && len(f) >= 2:
-		r.sw.OS = "eos"
+		r.tell("eos")
 		r.queue = class(f[1])
 		return r.queue != nil
 	case f[0] == "traffic-class" && len(f) >= 3:
@@ -134,7 +156,7 @@ func (r *reader) configPort(f []string, no bool) bool {
 		}
 	case f[0] == "roce":
 		// Onyx 3.8: one command sets the whole published setup.
-		r.sw.OS = "onyx"
+		r.tell("onyx")
 		lossless := len(f) == 1 || f[1] == "lossless" || f[1] == "semi-lossless"
 		if lossless && !no {
 			r.sw.PFC = append(r.sw.PFC, PFC{Enabled: ptr(true), Priorities: []int{3}, Note: strings.Join(f, " ")})
@@ -169,7 +191,6 @@ func (r *reader) pfcTarget() *PFC {
 }
 
 func (r *reader) eosConfigPFC(f []string, no bool) bool {
-	r.sw.OS = "eos"
 	switch {
 	case len(f) == 0 && no:
 		p := r.pfcTarget()
@@ -180,14 +201,18 @@ func (r *reader) eosConfigPFC(f []string, no bool) bool {
 		r.pfcTarget().Enabled = ptr(!no)
 	case len(f) == 1 && f[0] == "off":
 		r.pfcTarget().Enabled = ptr(false)
-	case len(f) >= 3 && f[0] == "priority":
+	case len(f) >= 2 && f[0] == "priority":
 		tc := class(f[1])
 		if tc == nil {
 			return false
 		}
 		p := r.pfcTarget()
 		p.Priorities = slices.DeleteFunc(p.Priorities, func(n int) bool { return n == *tc })
-		if f[2] == "no-drop" && !no {
+		// EOS says no-drop behind it, enterprise SONiC nothing.
+		if len(f) > 2 {
+			r.tell("eos")
+		}
+		if (len(f) == 2 || f[2] == "no-drop") && !no {
 			p.Priorities = append(p.Priorities, *tc)
 		}
 		if p.Priorities == nil {
@@ -202,7 +227,7 @@ func (r *reader) eosConfigPFC(f []string, no bool) bool {
 }
 
 func (r *reader) onyxConfigPFC(f []string, no bool) bool {
-	r.sw.OS = "onyx"
+	r.tell("onyx")
 	if len(f) == 0 {
 		return false
 	}
@@ -237,15 +262,19 @@ func (r *reader) onyxClass(f []string) bool {
 	if tc == nil {
 		return false
 	}
-	r.sw.OS = "onyx"
+	r.tell("onyx")
 	q := r.target()
 	switch {
 	case f[2] == "congestion-control" && slices.Contains(f, "ecn"):
 		lo, hi := after(f, "minimum-absolute"), after(f, "maximum-absolute")
-		if lo == nil || hi == nil {
-			return false // thresholds relative to the buffer cannot be compared in kB
+		if from, to := after(f, "minimum-relative"), after(f, "maximum-relative"); from != nil && to != nil {
+			q.addECN(ECN{TC: tc, MinPercent: ptr(float64(*from)), MaxPercent: ptr(float64(*to))})
+			return true
 		}
-		q.addECN(ECN{*tc, *lo, *hi})
+		if lo == nil || hi == nil {
+			return false
+		}
+		q.addECN(ECN{TC: tc, MinKB: ptr(float64(*lo)), MaxKB: ptr(float64(*hi))})
 	case len(f) >= 5 && f[2] == "dcb" && f[3] == "ets":
 		if f[4] == "strict" && !slices.Contains(q.Strict, *tc) {
 			q.Strict = append(q.Strict, *tc)
@@ -258,42 +287,31 @@ func (r *reader) onyxClass(f []string) bool {
 
 // eosECN is "random-detect ecn …" in a queue's block.
 func (r *reader) eosECN(f []string, tc int) bool {
-	lo, hi := after(f, "minimum-threshold"), after(f, "maximum-threshold")
+	lo, hi := threshold(f, "minimum-threshold"), threshold(f, "maximum-threshold")
 	if lo == nil || hi == nil {
 		return len(f) > 0 && f[0] == "count"
 	}
-	scale := func(key string, n int) (int, bool) {
-		i := slices.Index(f, key)
-		if i+2 >= len(f) {
-			return 0, false
-		}
-		switch f[i+2] {
-		case "bytes":
-			return n / 1000, true
-		case "kbytes":
-			return n, true
-		case "mbytes":
-			return n * 1000, n < 1<<20
-		}
-		return 0, false // segments and milliseconds depend on the platform
-	}
-	lokb, ok1 := scale("minimum-threshold", *lo)
-	hikb, ok2 := scale("maximum-threshold", *hi)
-	if !ok1 || !ok2 {
-		return false
-	}
-	r.target().addECN(ECN{tc, lokb, hikb})
+	r.target().addECN(ECN{TC: &tc, MinKB: lo, MaxKB: hi})
 	return true
+}
+
+// threshold is the size behind a key in units of 1000 bytes; segments and
+// milliseconds, which depend on the platform, are none.
+func threshold(f []string, key string) *float64 {
+	n := after(f, key)
+	i := slices.Index(f, key)
+	if n == nil || i+2 >= len(f) {
+		return nil
+	}
+	unit, ok := map[string]float64{"bytes": 0.001, "kbytes": 1, "mbytes": 1000}[f[i+2]]
+	if !ok {
+		return nil
+	}
+	return ptr(float64(*n) * unit)
 }
 
 // configMap is "qos map …" of either language.
 func (r *reader) configMap(f []string) bool {
-	set := func(q *QoS, dscp, prio int) {
-		if q.DSCP == nil {
-			q.DSCP = map[int]int{}
-		}
-		q.DSCP[dscp] = prio
-	}
 	// EOS: dscp 26 [27 …] to traffic-class 3; Onyx: dscp 26 to switch-priority 3.
 	to := slices.Index(f, "to")
 	if to < 2 || to+2 >= len(f) {
@@ -304,7 +322,7 @@ func (r *reader) configMap(f []string) bool {
 	case f[0] == "dscp" && (f[to+1] == "traffic-class" || f[to+1] == "switch-priority") && prio != nil:
 		for _, w := range f[1:to] {
 			for _, dscp := range dscps(w) {
-				set(r.target(), dscp, *prio)
+				r.target().mapDSCP(dscp, *prio)
 			}
 		}
 		return true
@@ -342,11 +360,11 @@ func dscps(s string) []int {
 
 // addECN keeps one threshold per traffic class: the last one said.
 func (q *QoS) addECN(e ECN) {
-	q.ECN = append(slices.DeleteFunc(slices.Clone(q.ECN), func(o ECN) bool { return o.TC == e.TC }), e)
+	q.ECN = append(slices.DeleteFunc(slices.Clone(q.ECN), func(o ECN) bool { return (o.TC == nil) == (e.TC == nil) && (e.TC == nil || *o.TC == *e.TC) }), e)
 }
 
 func (r *reader) configPool(name string, f []string, no bool) bool {
-	r.sw.OS = "onyx"
+	r.tell("onyx")
 	i := slices.IndexFunc(r.sw.Pools, func(p Pool) bool { return p.Name == name })
 	if i < 0 {
 		if len(r.sw.Pools) >= 64 {

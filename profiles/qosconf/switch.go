@@ -14,24 +14,38 @@ type SwitchOptions struct {
 }
 
 // Dialects are the forms that Switch knows, in the order of the help.
-func Dialects() []string { return []string{"arista", "onyx", "esxi"} }
+func Dialects() []string {
+	var out []string
+	for _, d := range Switches {
+		if d.write != nil {
+			out = append(out, d.word)
+		}
+	}
+	return append(out, "esxi")
+}
 
 // Switch returns the plan as configuration of one kind of switch (Dialects).
 func (p Plan) Switch(dialect string, o SwitchOptions) ([]string, error) {
 	if dialect == "esxi" {
 		return p.esxi(o)
 	}
-	if dialect != "arista" && dialect != "onyx" {
-		return nil, fmt.Errorf("unknown kind of switch %q: it is one of %s", dialect, strings.Join(Dialects(), ", "))
+	for _, d := range Switches {
+		if d.write != nil && d.word == dialect {
+			return d.write(p, o)
+		}
 	}
-	ports, err := ParsePorts(o.Ports)
-	if err != nil {
-		return nil, err
+	return nil, fmt.Errorf("unknown kind of switch %q: it is one of %s", dialect, strings.Join(Dialects(), ", "))
+}
+
+// onPorts is a writer for ports in the form 1/1-1/4.
+func onPorts(write func(Plan, string) []string) func(Plan, SwitchOptions) ([]string, error) {
+	return func(p Plan, o SwitchOptions) ([]string, error) {
+		ports, err := ParsePorts(o.Ports)
+		if err != nil {
+			return nil, err
+		}
+		return write(p, ports), nil
 	}
-	if dialect == "onyx" {
-		return p.onyx(ports), nil
-	}
-	return p.arista(ports), nil
 }
 
 // arista is EOS and the switches that took over its language.
@@ -117,9 +131,7 @@ func (p Plan) onyx(ports string) []string {
 	out = append(out, iface+"qos trust "+trust)
 	if p.Trust == "dscp" {
 		for _, m := range p.dscpMap() {
-			if m.prio != defaultPriority(m.dscp) {
-				out = append(out, fmt.Sprintf("%sqos map dscp %d to switch-priority %d", iface, m.dscp, m.prio))
-			}
+			out = append(out, fmt.Sprintf("%sqos map dscp %d to switch-priority %d", iface, m.dscp, m.prio))
 		}
 	}
 	if p.Priority != nil && p.ECNMinKB != nil && p.ECNMaxKB != nil {
@@ -229,7 +241,7 @@ func (p Plan) notSaid(comment string) []string {
 	return []string{comment + " the profile does not say: " + strings.Join(missing, "; ") + "; the switch's own defaults stay"}
 }
 
-var portName = lazy(`^(?i:ethernet|eth|et)`)
+var portPrefix = lazy(`^(?i:ethernet|eth|et)`)
 
 var portRange = lazy(`^[0-9]{1,4}(/[0-9]{1,4}){0,3}(-[0-9]{1,4}(/[0-9]{1,4}){0,3})?$`)
 
@@ -246,7 +258,7 @@ func ParsePorts(s string) (string, error) {
 	var out []string
 	for part := range strings.SplitSeq(s, ",") {
 		word := strings.ReplaceAll(strings.TrimSpace(part), " ", "")
-		word = portName().ReplaceAllString(word, "")
+		word = portPrefix().ReplaceAllString(word, "")
 		if !portRange().MatchString(word) {
 			return "", fmt.Errorf("ports %q: %q is no port or range like 1/1-3/4", s, strings.TrimSpace(part))
 		}

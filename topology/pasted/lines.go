@@ -10,10 +10,6 @@ import (
 	"fabrun/topology/finding"
 )
 
-// MaxBytes bounds a paste: the output of these tools on the largest machine is
-// well below it.
-const MaxBytes = 4 << 20
-
 // maxLineFindings bounds how many unread places are named one by one.
 const maxLineFindings = 20
 
@@ -32,9 +28,6 @@ func lazy(expr string) func() *regexp.Regexp {
 }
 
 var (
-	// A terminal's control sequences, and what is left of them where the
-	// escape character was lost on the way.
-	ansi = lazy(`\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[()][A-Z0-9]|\[[0-9]{1,2}(?:;[0-9]{1,3})*m|\[m`)
 	// "node01: " of pdsh and clush, "[1,0]<stdout>:" of mpirun, "0: " of srun -l.
 	prefix = lazy(`^(?:\[\d+,\d+\](?:<std\w+>)?:?|[A-Za-z0-9][\w.-]*:) ?`)
 	// "$ cmd", "# cmd", "user@host:~$ cmd", "[root@host ~]# cmd", "(env) user@host % cmd", "+ cmd" of set -x, "root@host:/# cmd".
@@ -44,22 +37,9 @@ var (
 // split makes lines of a paste. It reports the host when every line is
 // prefixed with one name.
 func split(text string) (lines []line, host string) {
-	if len(text) > MaxBytes {
-		text = text[:MaxBytes]
-	}
-	text = strings.TrimPrefix(text, "\ufeff")
 	n := 0
-	for raw := range strings.SplitSeq(strings.ReplaceAll(text, "\r\n", "\n"), "\n") {
+	for s := range strings.SplitSeq(Plain(text[:min(len(text), MaxBytes)]), "\n") {
 		n++
-		s := strings.TrimRight(raw, "\r")
-		// A carriage return inside a line is a progress bar: what came last is what was seen.
-		if i := strings.LastIndexByte(s, '\r'); i >= 0 {
-			s = s[i+1:]
-		}
-		if strings.IndexByte(s, 0x1b) >= 0 || strings.IndexByte(s, '[') >= 0 {
-			s = ansi().ReplaceAllString(s, "")
-		}
-		s = strings.NewReplacer("\u00a0", " ", "\u200b", "", "\ufeff", "").Replace(s)
 		for strings.HasPrefix(s, "> ") || s == ">" {
 			s = strings.TrimPrefix(strings.TrimPrefix(s, ">"), " ")
 		}
