@@ -36,16 +36,8 @@ func (s *state) bootstrapDev(n *node) (*topology.Netdev, string) {
 		}
 		return nil, "the profile names " + want + ", which is not on this host"
 	}
-	// The interface with the address by which the hosts know this one.
-	for i := range n.h.Netdevs {
-		d := &n.h.Netdevs[i]
-		for _, a := range d.Addrs {
-			for _, known := range s.in.Job.Addresses {
-				if a.Addr().Unmap() == known.Unmap() && !known.IsLoopback() && usable(d) {
-					return d, fmt.Sprintf("it has %s, by which the job's hosts know this one", known)
-				}
-			}
-		}
+	if d, a := s.knownBy(n); d != nil && usable(d) {
+		return d, fmt.Sprintf("it has %s, by which the job's hosts know this one", a)
 	}
 	// One snapshot may stand for all: then the interface whose subnet holds them.
 	if len(s.in.Job.Addresses) > 0 {
@@ -58,16 +50,8 @@ func (s *state) bootstrapDev(n *node) (*topology.Netdev, string) {
 			}
 		}
 	}
-	var best *topology.Route
-	for i := range n.h.Routes {
-		r := &n.h.Routes[i]
-		if r.Dst.IsValid() && r.Dst.Bits() == 0 && (r.Table == 0 || r.Table == 254) && usable(n.netdev(r.Netdev)) &&
-			(best == nil || r.Metric < best.Metric || r.Metric == best.Metric && r.Dst.Addr().Is4() && best.Dst.Addr().Is6()) {
-			best = r
-		}
-	}
-	if best != nil {
-		return n.netdev(best.Netdev), "it has the default route"
+	if name := n.defaultDev(usable); name != "" {
+		return n.netdev(name), "it has the default route"
 	}
 	// Without routes: the only real interface with an address.
 	var only *topology.Netdev
@@ -85,6 +69,21 @@ func (s *state) bootstrapDev(n *node) (*topology.Netdev, string) {
 		return only, "the only interface with an address"
 	}
 	return nil, "no interface with an address is known"
+}
+
+// knownBy is the interface with the address by which the job's hosts know this one.
+func (s *state) knownBy(n *node) (*topology.Netdev, netip.Addr) {
+	for i := range n.h.Netdevs {
+		d := &n.h.Netdevs[i]
+		for _, a := range d.Addrs {
+			for _, known := range s.in.Job.Addresses {
+				if a.Addr().Unmap() == known.Unmap() && !known.IsLoopback() {
+					return d, known
+				}
+			}
+		}
+	}
+	return nil, netip.Addr{}
 }
 
 func holdsAll(p netip.Prefix, addrs []netip.Addr) bool {

@@ -113,6 +113,12 @@ func decisions() []decision {
 		{name: "Azure ND v5", hosts: []topology.Host{hidden(infiniband("i1", 8))}, profile: "azure-ndv5", job: nccl("2.27.3")},
 		{name: "CoreWeave InfiniBand", hosts: []topology.Host{withEth0(prefixed(infiniband("i1", 8), "ibp"))}, profile: "coreweave-ib", job: nccl("2.27.3")},
 
+		{name: "InfiniBand beside RoCE, the profile says Ethernet", hosts: []topology.Host{dualStorage(lid(infiniband("i1", 1)), "Ethernet")}, profile: "roce-dscp26", job: ompi5},
+		{name: "a container with two of four devices", hosts: []topology.Host{uverbs(manyHCAs("n1", 4), "uverbs1", "uverbs3")}, profile: "roce-dscp26", job: ompi5},
+		{name: "one of four devices may not be opened", hosts: []topology.Host{change(uverbs(manyHCAs("n1", 4), "uverbs0", "uverbs1", "uverbs2", "uverbs3"), func(h *topology.Host) { h.DeviceNodes.Openable = []string{"uverbs0", "uverbs1", "uverbs2"} })}, profile: "roce-dscp26", job: ompi5},
+		{name: "the profile's subnets leave a port out", hosts: []topology.Host{manyHCAs("n1", 2)}, profile: "roce-dscp26", change: func(p *profiles.Profile) { p.Fabric.Subnets = []string{"10.10.1.0/24"} }, job: ompi5},
+		{name: "a management port of the same model", hosts: []topology.Host{defaultRoute(manyHCAs("n1", 2), "rdma0")}, profile: "roce-dscp26", job: ompi5},
+		{name: "a storage card beside GPUs with a NIC each", hosts: []topology.Host{addRoCE(gpuServer("g1", 1), "mlx5_7", "0000:f1:00.0", "MT4129", "stor0", "10.60.0.1/24", 400)}, profile: "roce-dscp26", job: nccl("2.27.3")},
 		{name: "VFs beside their PF", hosts: []topology.Host{withVFs(cx4lx("n1", "10.1.4.1"))}, profile: "roce-dscp26", job: ompi5},
 		{name: "bond", hosts: []topology.Host{bonded("n1")}, profile: "roce-dscp26", job: ompi5},
 		{name: "VLAN address in the fabric's subnet", hosts: []topology.Host{withVLAN(cx4lx("n1", "10.1.4.1"))}, profile: "roce-dscp26", change: func(p *profiles.Profile) { p.Fabric.Subnets = []string{"10.99.0.0/16"} }, job: Job{UsesGPU: ptr(true), Versions: &Versions{NCCL: "2.27.3", UCX: "1.18.0"}}},

@@ -3,6 +3,7 @@ package envgen
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"fabrun/topology"
@@ -21,7 +22,7 @@ type gidWant struct {
 }
 
 // judgeGID says why a GID of a RoCE port is not usable for the job; "" it is.
-func (w gidWant) judgeGID(g topology.GID, p *topology.Port, lower func(string) string) string {
+func (w gidWant) judgeGID(g topology.GID, p *port) string {
 	switch {
 	case g.NdevUnreadable != "":
 		return fmt.Sprintf("its netdev cannot be read (%s): it belongs to another network namespace", g.NdevUnreadable)
@@ -38,8 +39,8 @@ func (w gidWant) judgeGID(g topology.GID, p *topology.Port, lower func(string) s
 	case w.family == "ipv6" && g.Kind != topology.GIDIPv6:
 		return "is IPv4; the profile wants IPv6"
 	}
-	if g.Netdev != "" && p.Netdev != "" && g.Netdev != p.Netdev && lower(g.Netdev) != p.Netdev {
-		return fmt.Sprintf("is on %s, not on the port's %s", g.Netdev, p.Netdev)
+	if own := p.p.Netdev; g.Netdev != "" && own != "" && g.Netdev != own && !slices.Contains(p.node.above(own), g.Netdev) {
+		return fmt.Sprintf("is on %s, not on the port's %s", g.Netdev, own)
 	}
 	if len(w.subnets) > 0 && !inAny(g.Addr.Unmap(), w.subnets) {
 		return "is outside the fabric's subnets"
@@ -56,14 +57,18 @@ func inAny(a netip.Addr, subnets []netip.Prefix) bool {
 	return false
 }
 
-// rank orders usable GIDs: IPv4 before IPv6, the port's own netdev before a
-// VLAN on it, then the lower index.
-func gidRank(g topology.GID, p *topology.Port) int {
+// gidRank orders usable GIDs: IPv4 before IPv6, an interface that is not the way
+// out before the default route's, the port's own netdev before a VLAN on it, then
+// the lower index.
+func gidRank(g topology.GID, p *port) int {
 	r := g.Index
 	if g.Kind != topology.GIDIPv4 {
 		r += 1 << 20
 	}
-	if g.Netdev != "" && g.Netdev != p.Netdev {
+	if g.Netdev != "" && g.Netdev == p.node.defaultDev(anyDev) {
+		r += 1 << 18
+	}
+	if g.Netdev != "" && g.Netdev != p.p.Netdev {
 		r += 1 << 16
 	}
 	return r
@@ -71,12 +76,12 @@ func gidRank(g topology.GID, p *topology.Port) int {
 
 // pickGID returns the GID that the job should use on a RoCE port, nil when
 // none is usable, and what was rejected.
-func (w gidWant) pickGID(p *topology.Port, lower func(string) string) (*topology.GID, []Alternative) {
+func (w gidWant) pickGID(p *port) (*topology.GID, []Alternative) {
 	var best *topology.GID
 	var rejected []Alternative
-	for i := range p.GIDs {
-		g := &p.GIDs[i]
-		if why := w.judgeGID(*g, p, lower); why != "" {
+	for i := range p.p.GIDs {
+		g := &p.p.GIDs[i]
+		if why := w.judgeGID(*g, p); why != "" {
 			rejected = append(rejected, Alternative{Value: fmt.Sprintf("index %d (%s)", g.Index, gidText(*g)), Why: why})
 			continue
 		}

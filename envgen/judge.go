@@ -529,7 +529,7 @@ func (s *state) wrongAt(p *port, idx int) string {
 		if g.Index != idx {
 			continue
 		}
-		if why := s.want.judgeGID(g, p.p, p.node.lower); why != "" {
+		if why := s.want.judgeGID(g, p); why != "" {
 			return fmt.Sprintf("index %d %s (%s)", idx, why, gidText(g))
 		}
 		return ""

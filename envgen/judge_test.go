@@ -200,8 +200,13 @@ func TestEveryRuleIsTried(t *testing.T) {
 			t.Errorf("rule %s rejects nothing in the decision table", r.id)
 		}
 	}
+	for _, r := range setRules() {
+		if !seen[r.id] {
+			t.Errorf("rule %s rejects nothing in the decision table", r.id)
+		}
+	}
 	for _, id := range []string{
-		"hca.virtual", "hca.speed-class", "hca.rail-missing", "hca.rail-subnet", "hca.port-slow", "hca.none", "hca.none-on-host", "gid.no-common", "gid.no-common-ucx",
+		"hca.rail-missing", "hca.rail-subnet", "hca.port-slow", "hca.none", "hca.none-on-host", "gid.no-common", "gid.no-common-ucx",
 		"gdr.iommu", "gdr.hidden-topology", "gdr.no-peer-memory", "gdr.far-gpu", "qos.defaults-differ", "qos.global-tclass", "qos.trust", "qos.not-lossless", "qos.other-priority", "log.quiet", "version.profile",
 	} {
 		if !seen[id] {

@@ -24,6 +24,7 @@ type port struct {
 	subnet   netip.Prefix // of the chosen GID's address; invalid unknown
 	rejectID string       // rule that rejected it; "" chosen
 	reject   string
+	signals  []signal // what was seen of it beside its siblings
 
 	text     string   // "mlx5_0:1"
 	evidence []string // files and values; made when first asked for
@@ -91,14 +92,6 @@ func (n *node) netdev(name string) *topology.Netdev {
 	return nil
 }
 
-// lower is the device below a VLAN or macvlan, "" for none.
-func (n *node) lower(name string) string {
-	if d := n.netdev(name); d != nil {
-		return d.Lower
-	}
-	return ""
-}
-
 // portRule rejects a port with a reason; "" lets it pass.
 type portRule struct {
 	id    string // why a port is left out
@@ -112,8 +105,10 @@ func portRules() []portRule {
 		{"hca.excluded", portExcluded},
 		{"hca.driver", portDriver},
 		{"hca.family", portFamily},
+		{"hca.device-node", portNode},
 		{"hca.port-down", portDown},
 		{"hca.link-layer", portLinkLayer},
+		{"hca.network", portNetwork},
 		{"hca.gid", portGID},
 	}
 }
@@ -137,6 +132,27 @@ func portDriver(s *state, p *port) string {
 func portFamily(_ *state, p *port) string {
 	if p.family == topology.IWARP {
 		return "iWARP: neither NCCL nor UCX uses it"
+	}
+	return ""
+}
+
+// portNode: libraries find devices in sysfs and open them in /dev/infiniband,
+// of which a container, or a control group, shows a part.
+func portNode(_ *state, p *port) string {
+	d := p.node.h.DeviceNodes
+	if d == nil || !topology.DriverNamed(p.hca.Driver).Uverbs || p.hca.Class != "infiniband" {
+		return ""
+	}
+	dev := p.hca.CharDevice
+	switch {
+	case dev == "" && slices.ContainsFunc(d.Names, func(n string) bool { return strings.HasPrefix(n, "uverbs") }):
+		return "" // which one is its is not known
+	case dev == "":
+		return "no /dev/infiniband/uverbs… is here: it cannot be opened"
+	case !slices.Contains(d.Names, dev):
+		return "no /dev/infiniband/" + dev + " is here: it cannot be opened"
+	case d.Openable != nil && !slices.Contains(d.Openable, dev):
+		return "/dev/infiniband/" + dev + " may not be opened"
 	}
 	return ""
 }
@@ -168,6 +184,21 @@ func portLinkLayer(s *state, p *port) string {
 	return ""
 }
 
+// portNetwork: a port that has addresses, none of them in the fabric's subnets,
+// is in another network. One without any address says nothing so.
+func portNetwork(s *state, p *port) string {
+	if p.family != topology.Verbs || !p.roce() || len(s.want.subnets) == 0 {
+		return ""
+	}
+	everywhere := s.want
+	everywhere.subnets = nil
+	anyGID, _ := everywhere.pickGID(p)
+	if in, _ := s.want.pickGID(p); in != nil || anyGID == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s is outside the profile's subnets %s", anyGID.Addr.Unmap(), joinPrefixes(s.want.subnets))
+}
+
 func portGID(s *state, p *port) string {
 	if p.family != topology.Verbs || !p.roce() {
 		return ""
@@ -182,7 +213,7 @@ func portGID(s *state, p *port) string {
 			return "no GID at all: its netdev is down, without address, or in another network namespace"
 		}
 	}
-	p.gid, p.gidNot = s.want.pickGID(p.p, p.node.lower)
+	p.gid, p.gidNot = s.want.pickGID(p)
 	if p.gid == nil {
 		return fmt.Sprintf("no usable GID: %s", joinAlternatives(p.gidNot, 3))
 	}
@@ -221,7 +252,7 @@ func (s *state) oneFamily() {
 	want.family = "ipv6"
 	picks := make([]*topology.GID, len(ps))
 	for i, p := range ps {
-		if picks[i], _ = want.pickGID(p.p, p.node.lower); picks[i] == nil {
+		if picks[i], _ = want.pickGID(p); picks[i] == nil {
 			return
 		}
 	}
@@ -271,93 +302,14 @@ func (s *state) choosePorts() {
 				n.ports = append(n.ports, p)
 			}
 		}
-		rejectVirtual(n)
-		s.oneLinkLayer(n)
-		rejectSlowClass(n)
+		for _, r := range setRules() {
+			r.judge(s, n)
+		}
 		for _, p := range n.ports {
 			if p.rejectID == "" {
 				n.use = append(n.use, p)
 			}
 		}
-	}
-}
-
-// rejectVirtual keeps a PF and its own VFs from being used together: they
-// share one wire. The PF wins where it is usable.
-func rejectVirtual(n *node) {
-	for _, p := range n.ports {
-		if p.rejectID != "" || p.hca.PF == "" {
-			continue
-		}
-		for _, q := range n.ports {
-			if q.hca.Name == p.hca.PF && q.rejectID == "" {
-				p.rejectID, p.reject = "hca.virtual", fmt.Sprintf("a virtual function of %s, which is used itself", q.hca.Name)
-				break
-			}
-		}
-	}
-}
-
-// oneLinkLayer keeps the link layer that carries more where a host has both
-// and the profile does not say which.
-func (s *state) oneLinkLayer(n *node) {
-	if s.in.Profile.Fabric.LinkLayer != "" {
-		return
-	}
-	var ib, eth float64
-	for _, p := range n.ports {
-		if p.rejectID == "" && p.family == topology.Verbs {
-			switch {
-			case p.infiniband():
-				ib += max(p.rate(), 1)
-			case p.roce():
-				eth += max(p.rate(), 1)
-			}
-		}
-	}
-	if ib == 0 || eth == 0 {
-		return
-	}
-	for _, p := range n.ports {
-		if p.rejectID != "" || p.family != topology.Verbs {
-			continue
-		}
-		if ib >= eth && p.roce() {
-			p.rejectID, p.reject = "hca.link-layer", "RoCE, while the faster ports of this host are InfiniBand"
-		}
-		if eth > ib && p.infiniband() {
-			p.rejectID, p.reject = "hca.link-layer", "InfiniBand, while the faster ports of this host are RoCE"
-		}
-	}
-}
-
-// rejectSlowClass leaves out ports that are plainly of another class: half as
-// fast or less, or twice as fast or more, and another part than the ports that
-// together carry most. The same part at half its rate is a sick link, which is
-// reported and not hidden.
-func rejectSlowClass(n *node) {
-	total := map[float64]float64{}
-	var best *port
-	for _, p := range n.ports {
-		if p.rejectID != "" || p.rate() == 0 {
-			continue
-		}
-		total[p.rate()] += p.rate()
-	}
-	for _, p := range n.ports {
-		if p.rejectID != "" || p.rate() == 0 {
-			continue
-		}
-		if best == nil || total[p.rate()] > total[best.rate()] || total[p.rate()] == total[best.rate()] && p.rate() > best.rate() {
-			best = p
-		}
-	}
-	for _, p := range n.ports {
-		if best == nil || p.rejectID != "" || p.rate() == 0 || p.rate() > best.rate()/2 && p.rate() < best.rate()*2 || samePart(p, best) {
-			continue
-		}
-		p.rejectID = "hca.speed-class"
-		p.reject = fmt.Sprintf("%g Gb/s beside %s with %g Gb/s, and another part: a management or storage port", p.rate(), best.name(), best.rate())
 	}
 }
 
@@ -396,12 +348,12 @@ func (s *state) portFindings() {
 					Why:  "this rail carries nothing on " + n.h.Name + ", so the job's hosts do not agree",
 					Hint: "check cable and switch port; or leave the host out, or drop the rail everywhere with exclude_hcas in the profile",
 				})
-			case p.rejectID == "hca.port-down":
+			case p.rejectID == "hca.port-down" && p.alike():
 				s.add(finding.Finding{
 					ID: "hca.port-down", Severity: finding.Note, Host: n.h.Name, Subject: p.name(),
 					Seen: p.reject, Wanted: "ACTIVE and LinkUp", Why: "not used; it carries nothing", Hint: "nothing to do where no cable is meant to be in it",
 				})
-			case p.rejectID == "hca.gid":
+			case p.rejectID == "hca.gid" && (p.alike() || s.peerUses(p)):
 				sev := finding.Warning
 				if s.peerUses(p) {
 					sev = finding.Error // the other hosts have this rail
@@ -411,6 +363,15 @@ func (s *state) portFindings() {
 					Seen: p.reject, Wanted: s.want.text(), Why: "the port is up but cannot be used for RoCE",
 					Hint: "give " + cmpOr(p.p.Netdev, "its netdev") + " an address of the fabric, in this network namespace",
 				})
+			case p.rejectID == "hca.device-node" && p.alike():
+				f := finding.Finding{
+					ID: "hca.device-node", Severity: finding.Warning, Host: n.h.Name, Subject: p.name(),
+					Seen: p.reject, Wanted: "a device node, as the ports in use have", Why: "libraries see the device and cannot use it", Hint: "modprobe ib_uverbs, or the permissions of /dev/infiniband (udev)",
+				}
+				if n.h.Container.Kind != "" { // what the container was given is somebody's decision
+					f.Severity, f.Hint = finding.Note, "nothing to do where the container was meant to have a part of the host's devices"
+				}
+				s.add(f)
 			}
 		}
 		s.slowPorts(n)

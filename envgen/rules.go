@@ -31,9 +31,14 @@ func (n *node) anyRoCE() bool {
 func (n *node) rejectedPorts() []Alternative {
 	var out []Alternative
 	for _, p := range n.ports {
-		if p.rejectID != "" {
-			out = append(out, Alternative{Value: p.name(), Why: p.reject + " [" + p.rejectID + "]"})
+		if p.rejectID == "" {
+			continue
 		}
+		why := p.reject
+		if said := p.said(); said != "" && !strings.Contains(why, said) {
+			why += "; seen: " + said
+		}
+		out = append(out, Alternative{Value: p.name(), Why: why + " [" + p.rejectID + "]"})
 	}
 	return out
 }
@@ -49,6 +54,9 @@ func portEvidence(ps []*port) []string {
 			p.evidence = append(p.evidence, e)
 			if p.gid != nil {
 				p.evidence = append(p.evidence, p.file("gids/"+strconv.Itoa(p.gid.Index))+": "+gidText(*p.gid))
+			}
+			if said := p.said(); said != "" {
+				p.evidence = append(p.evidence, p.name()+" is the job's: "+said)
 			}
 		}
 		out = append(out, p.evidence...)
