@@ -9,7 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
+
+	"fabrun/testdata/wait"
 )
 
 // chaosJob is a running job with what names its processes: a link to sleep of
@@ -52,16 +53,6 @@ func (j *chaosJob) child(guard bool) int {
 	return 0
 }
 
-// until polls, since nobody tells of another program's processes.
-func (j *chaosJob) until(what string, most time.Duration, reached func() bool) {
-	j.t.Helper()
-	for deadline := time.Now().Add(most); !reached(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			j.t.Fatalf("not within %v: %s; there are %v", most, what, withName(j.sleep))
-		}
-	}
-}
-
 // startChaos starts a job of two ranks and waits for both.
 func startChaos(t *testing.T, ranks bool, argv ...string) *chaosJob {
 	t.Helper()
@@ -82,13 +73,13 @@ func startChaos(t *testing.T, ranks bool, argv ...string) *chaosJob {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	})
-	j.until("two ranks", 20*time.Second, func() bool { return len(j.ranks()) == 2 })
-	j.until("a guard", 5*time.Second, func() bool { return j.child(true) != 0 })
+	wait.For(t, "two ranks", func() bool { return len(j.ranks()) == 2 })
+	wait.For(t, "a guard", func() bool { return j.child(true) != 0 })
 	return j
 }
 
-// TestRealChaos kills each part of a job. Whatever is killed, five seconds
-// later no process of the job is there, and no guard.
+// TestRealChaos kills each part of a job. Whatever is killed, in the
+// end no process of the job is there, and no guard.
 func TestRealChaos(t *testing.T) {
 	const script = `SLEEP 600 & SLEEP 600`
 	for _, l := range []struct {
@@ -126,7 +117,6 @@ func TestRealChaos(t *testing.T) {
 				t.Run(c.name, func(t *testing.T) {
 					j := startChaos(t, l.ranks, slices.Clone(l.argv)...)
 					guard := j.child(true)
-					begun := time.Now()
 					c.hit(j)
 					if got := j.status(); !slices.Contains(c.want, got) {
 						t.Errorf("status %d, want one of %d", got, c.want)
@@ -134,7 +124,7 @@ func TestRealChaos(t *testing.T) {
 					if !l.ranks && (c.want[0] == 137 || c.want[0] == 130) {
 						return // a script's background jobs stay, and ignore INT (POSIX, 2.11)
 					}
-					j.until("no process of the job", 5*time.Second-time.Since(begun), func() bool { return len(withName(j.sleep)) == 0 })
+					wait.For(t, "no process of the job", func() bool { return len(withName(j.sleep)) == 0 })
 					gone(t, guard)
 				})
 			}

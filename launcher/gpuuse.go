@@ -84,16 +84,16 @@ func (g *gpuMeter) look() *float64 {
 	if g == nil {
 		return nil
 	}
+	g.mu.Lock()
+	use, when := g.use, g.when
+	g.mu.Unlock()
 	// A pipe holds thousands of these; a helper that hangs is not waited for
 	// since it is asked every few seconds only.
 	//nolint:errcheck // a helper that has ended answers no more
 	_, _ = g.ask.Write([]byte("\n"))
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.when.IsZero() || time.Since(g.when) > freshUse {
+	if when.IsZero() || time.Since(when) > freshUse {
 		return nil
 	}
-	use := g.use
 	return &use
 }
 

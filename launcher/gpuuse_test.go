@@ -4,7 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
+
+	"fabrun/testdata/wait"
 )
 
 func TestParseUse(t *testing.T) {
@@ -43,17 +44,13 @@ func TestGPUMeter(t *testing.T) {
 	if got := g.look(); got != nil {
 		t.Errorf("use %v before anything was asked", *got)
 	}
-	for deadline := time.Now().Add(20 * time.Second); ; {
-		if got := g.look(); got != nil {
-			if *got != 0.25 {
-				t.Errorf("use %v", *got)
-			}
-			break
+	wait.For(t, "the helper's answer", func() bool {
+		got := g.look()
+		if got != nil && *got != 0.25 {
+			t.Errorf("use %v", *got)
 		}
-		if time.Now().After(deadline) {
-			t.Fatal("no answer")
-		}
-	}
+		return got != nil
+	})
 	var none *gpuMeter
 	if none.look() != nil {
 		t.Error("no helper, and an answer")

@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"fabrun/testdata/wait"
 )
 
 // TestMain lets the test program be the process that runs a child: signals,
@@ -140,39 +142,29 @@ func (r *running) pid(prefix string) int {
 	return n
 }
 
-// status waits for the end, which has five seconds.
+// status waits for the end.
 func (r *running) status() int {
 	r.t.Helper()
 	done := make(chan error, 1)
 	go func() { done <- r.cmd.Wait() }()
-	select {
-	case err := <-done:
-		var ee *exec.ExitError
-		if errors.As(err, &ee) {
-			if ws := ee.Sys().(syscall.WaitStatus); ws.Signaled() {
-				return -int(ws.Signal())
-			}
-			return ee.ExitCode()
+	wait.For(r.t, "the end of "+r.cmd.String(), func() bool { return len(done) > 0 })
+	var ee *exec.ExitError
+	if errors.As(<-done, &ee) {
+		if ws := ee.Sys().(syscall.WaitStatus); ws.Signaled() {
+			return -int(ws.Signal())
 		}
-		return 0
-	case <-time.After(5 * time.Second):
-		r.t.Fatal("it did not end within 5 s")
-		return 0
+		return ee.ExitCode()
 	}
+	return 0
 }
 
 // gone waits until a process has ended.
 func gone(t *testing.T, pid int) {
 	t.Helper()
-	deadline := time.Now().Add(5 * time.Second)
-	for time.Now().Before(deadline) {
+	wait.For(t, fmt.Sprintf("the end of process %d", pid), func() bool {
 		p, ok := readProcess(pid)
-		if !ok || p.zombie {
-			return
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	t.Errorf("process %d is still there after 5 s", pid)
+		return !ok || p.zombie
+	})
 }
 
 func TestStatus(t *testing.T) {

@@ -6,7 +6,8 @@ import (
 	"errors"
 	"io"
 	"testing"
-	"time"
+
+	"fabrun/testdata/wait"
 )
 
 func TestPumpPassesEveryByteOn(t *testing.T) {
@@ -34,7 +35,7 @@ func TestPumpPassesEveryByteOn(t *testing.T) {
 	if err := job.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Stop(10 * time.Second); err != nil {
+	if err := p.Stop(wait.Long); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(to.Bytes(), text) || !bytes.Equal(read.Bytes(), text) {
@@ -73,7 +74,7 @@ func TestPumpOfAChildThatNeverStarted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Stop(time.Hour); err != nil {
+	if err := p.Stop(wait.Long); err != nil {
 		t.Error(err)
 	}
 }

@@ -1,10 +1,12 @@
 package launcher
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,6 +15,8 @@ import (
 	"time"
 
 	"github.com/creack/pty"
+
+	"fabrun/testdata/wait"
 )
 
 // screen is a shell with job control on a terminal of its own, and what is
@@ -109,8 +113,8 @@ func (s *screen) want(text string) { s.t.Helper(); s.find(regexp.QuoteMeta(text)
 func (s *screen) find(pattern string) []string {
 	s.t.Helper()
 	re := regexp.MustCompile(pattern)
-	timeout := time.AfterFunc(10*time.Second, func() { s.mu.Lock(); s.gone = true; s.more.Broadcast(); s.mu.Unlock() })
-	defer timeout.Stop()
+	late := time.AfterFunc(wait.Left(s.t), func() { s.mu.Lock(); s.gone = true; s.more.Broadcast(); s.mu.Unlock() })
+	defer late.Stop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
@@ -190,14 +194,11 @@ func (s *screen) listening(pid int) {
 	if !ok {
 		s.t.Fatalf("process %d is gone", pid)
 	}
-	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		for _, p := range processes() {
-			if p.pgrp == job.pgrp && readSmall(filepath.Join("/proc", strconv.Itoa(p.pid), "comm")) == GuardName+"\n" {
-				return
-			}
-		}
-	}
-	s.t.Fatalf("no guard in group %d", job.pgrp)
+	wait.For(s.t, fmt.Sprintf("a guard in group %d", job.pgrp), func() bool {
+		return slices.ContainsFunc(processes(), func(p process) bool {
+			return p.pgrp == job.pgrp && readSmall(filepath.Join("/proc", strconv.Itoa(p.pid), "comm")) == GuardName+"\n"
+		})
+	})
 }
 
 // A script that calls fabrun is interrupted with it, as it would be without.

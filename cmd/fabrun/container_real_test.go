@@ -8,7 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
+
+	"fabrun/testdata/wait"
 )
 
 // TestRealContainer starts a program in a container by podman, alone and under
@@ -41,7 +42,7 @@ func TestRealContainer(t *testing.T) {
 		"-e", "UCX_TLS=rc", "--rootfs", dir + "/rootfs", "/bin/env",
 	}
 	run := func(args ...string) (string, error) {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), wait.Left(t))
 		defer cancel()
 		cmd := exec.CommandContext(ctx, fabrun, append([]string{"--quiet"}, args...)...)
 		cmd.Dir = dir

@@ -86,6 +86,52 @@ func TestProcessIsAParameter(t *testing.T) {
 	})
 }
 
+// clocked are the tests that look at the machine's clock, and why that judges nothing.
+var clocked = map[string]string{
+	"cmd/fabrun/netlab_real_test.go": "spreads interrupts over a run that it has measured",
+	"cmd/fabrun/slurm_real_test.go":  "kills what does not end by itself when the test is over",
+}
+
+// TestTestsWatchNoClock: a machine that is ten times slower passes. Time is the
+// bubble's (testing/synctest) or a value, other programs are waited for with
+// package wait, and work is counted.
+func TestTestsWatchNoClock(t *testing.T) {
+	judges := map[string][]string{"time": {"Since", "After", "Tick"}, "context": {"WithTimeout", "WithDeadline"}}
+	goFiles(t, func(path string, file *ast.File) {
+		if !strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, "testdata/lab/") || clocked[path] != "" || slices.ContainsFunc(file.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == `"testing/synctest"` }) {
+			return
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			sel, ok := call.Fun.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			pkg, _ := sel.X.(*ast.Ident)
+			deadline := strings.HasPrefix(sel.Sel.Name, "Set") && strings.HasSuffix(sel.Sel.Name, "Deadline")
+			if !deadline && (pkg == nil || !slices.Contains(judges[pkg.Name], sel.Sel.Name)) {
+				return true
+			}
+			for _, arg := range call.Args {
+				waits := false
+				ast.Inspect(arg, func(n ast.Node) bool {
+					id, ok := n.(*ast.Ident)
+					waits = waits || ok && id.Name == "wait"
+					return true
+				})
+				if waits {
+					return true
+				}
+			}
+			t.Errorf("%s uses %s: a slow machine fails it; use testing/synctest, count work, or wait with fabrun/testdata/wait", path, sel.Sel.Name)
+			return true
+		})
+	})
+}
+
 // TestNoRegistration keeps lists explicit: no init functions.
 func TestNoRegistration(t *testing.T) {
 	goFiles(t, func(path string, file *ast.File) {

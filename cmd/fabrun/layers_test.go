@@ -53,6 +53,7 @@ var layers = []layer{
 	}, []string{"os", "os/exec", "net"}, "shows; last and alone"},
 	{"testdata/hosts", nil, nil, "the machines of the tests and the demo, embedded"},
 	{"testdata/realdata", nil, nil, "finds the real data beside the checkout"},
+	{"testdata/wait", nil, nil, "tests wait here, and judge no speed"},
 }
 
 // homes says where a third-party module may be imported from. Tests are free.
@@ -77,7 +78,7 @@ type listedPackage struct {
 
 func goList(t *testing.T) []listedPackage {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Imports,Deps", "fabrun/...", "fabrun/testdata/hosts", "fabrun/testdata/realdata")
+	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Imports,Deps", "fabrun/...", "fabrun/testdata/hosts", "fabrun/testdata/realdata", "fabrun/testdata/wait")
 	cmd.Dir = "../.."
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

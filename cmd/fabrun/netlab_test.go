@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"fabrun/testdata/wait"
 )
 
 // netLab is a cluster of hosts on this machine: each has namespaces of its own
@@ -131,12 +133,12 @@ func startNetLab(t *testing.T, n int, noexec ...string) *netLab {
 	for i, s := range ready {
 		s.next("the network is there\n", "ready\n")
 		node := &netNode{name: fmt.Sprintf("node%02d", i+1), init: s.init}
-		l.until("sshd of "+node.name, 10*time.Second, func() bool {
+		l.until("sshd of "+node.name, func() bool {
 			return inNet(node.init, "bash", "-c", "exec 3<>/dev/tcp/"+netLabAddress(0, i+1)+"/22").Run() == nil
 		})
 		l.nodes = append(l.nodes, node)
 	}
-	l.until("quiet hosts", 10*time.Second, func() bool { // no connection of the question above
+	l.until("quiet hosts", func() bool { // no connection of the question above
 		quiet := true
 		for _, n := range l.nodes {
 			n.base = n.processes()
@@ -181,7 +183,7 @@ func (s *netStarting) next(say, want string) {
 
 func (s *netStarting) expect(want string) {
 	s.t.Helper()
-	if err := s.out.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := s.out.SetReadDeadline(time.Now().Add(wait.Left(s.t))); err != nil {
 		s.t.Fatal(err)
 	}
 	buf := make([]byte, 4096)
@@ -296,19 +298,20 @@ func (l *netLab) left() []string {
 }
 
 // until polls: nobody tells of other programs' processes.
-func (l *netLab) until(what string, most time.Duration, ok func() bool) {
+func (l *netLab) until(what string, ok func() bool) {
 	l.t.Helper()
-	for end := time.Now().Add(most); !ok(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			l.t.Fatalf("not within %v: %s; there are\n%s", most, what, strings.Join(l.left(), "\n"))
+	for !ok() {
+		if wait.Left(l.t) < 0 {
+			l.t.Fatalf("go test's own time is up, and not reached: %s; there are\n%s", what, strings.Join(l.left(), "\n"))
 		}
+		time.Sleep(20 * time.Millisecond)
 	}
 }
 
-// empty wants that nothing of a job is left on any host within five seconds.
+// empty wants that nothing of a job is left on any host.
 func (l *netLab) empty() {
 	l.t.Helper()
-	l.until("no process of the job on any host", 5*time.Second, func() bool { return len(l.left()) == 0 })
+	l.until("no process of the job on any host", func() bool { return len(l.left()) == 0 })
 }
 
 // netJob is a command on the first host.
@@ -328,7 +331,7 @@ func (l *netLab) start(env []string, argv ...string) *netJob {
 		"-t", strconv.Itoa(head.init), "--all", "env", "-C", filepath.Join(l.dir, "share"), "-i", "HOME=/root", "USER=root", "PATH=" + systemPath,
 		"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), wait.Left(l.t))
 	l.t.Cleanup(cancel)
 	j := &netJob{t: l.t, cmd: exec.CommandContext(ctx, "nsenter", slices.Concat(words, env, argv)...), done: make(chan error, 1)}
 	j.cmd.Stdout, j.cmd.Stderr = &j.out, &j.stderr
@@ -440,12 +443,12 @@ PartitionName=all Nodes=ALL Default=YES State=UP MaxTime=INFINITE
 	}
 	m := dir + "/munge"
 	daemon(l.nodes[0], "munged", "--foreground", "--force", "--key-file="+m+"/key", "--socket="+m+"/s", "--pid-file="+m+"/pid", "--seed-file="+m+"/seed", "--log-file="+m+"/log")
-	l.until("munged answers", 20*time.Second, func() bool { _, err := os.Stat(m + "/s"); return err == nil })
+	l.until("munged answers", func() bool { _, err := os.Stat(m + "/s"); return err == nil })
 	daemon(l.nodes[0], "slurmctld", "-D", "-c")
 	for _, n := range l.nodes {
 		daemon(n, "slurmd", "-D", "-N", n.name)
 	}
-	l.until("idle nodes", 60*time.Second, func() bool {
+	l.until("idle nodes", func() bool {
 		j := l.start([]string{"SLURM_CONF=" + dir + "/slurm.conf"}, "sinfo", "-h", "-N", "-o", "%T")
 		return j.status() == 0 && j.out.String() == strings.Repeat("idle\n", len(l.nodes))
 	})

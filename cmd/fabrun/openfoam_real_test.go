@@ -10,7 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
+
+	"fabrun/testdata/wait"
 )
 
 // TestRealOpenFOAM decomposes the cavity case in two and lets fabrun start the
@@ -42,7 +43,7 @@ simpleCoeffs { n (2 1 1); delta 0.001; }
 		t.Fatalf("go build: %v: %s", err, out)
 	}
 	run := func(name string, args ...string) (string, error) {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), wait.Left(t))
 		defer cancel()
 		cmd := exec.CommandContext(ctx, name, args...)
 		cmd.Dir = dir

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"fabrun/testdata/hosts"
+	"fabrun/testdata/wait"
 )
 
 // slurmLab is a Slurm of three nodes on this machine: munged, slurmctld and
@@ -197,20 +198,15 @@ func (l *slurmLab) daemon(name string, args ...string) {
 
 func (l *slurmLab) until(what string, ok func() bool) {
 	l.t.Helper()
-	end := time.After(30 * time.Second)
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-end:
+	defer func() {
+		if l.t.Failed() {
 			for _, name := range []string{"ctld.log", "d-node01.log"} {
 				text, err := os.ReadFile(filepath.Join(l.dir, name))
 				l.t.Logf("%s: %s %v", name, text, err)
 			}
-			l.t.Fatalf("not within 30 s: %s", what)
-		case <-tick.C:
 		}
-	}
+	}()
+	wait.For(l.t, what, ok)
 }
 
 func (l *slurmLab) idle() {
@@ -222,7 +218,7 @@ func (l *slurmLab) idle() {
 }
 
 func (l *slurmLab) command(name string, args ...string) *exec.Cmd {
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), wait.Left(l.t))
 	l.t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, realProgram(name), args...)
 	cmd.Dir = l.dir

@@ -117,7 +117,7 @@ func (c *cluster) exec(ctx context.Context, host string, argv []string, out io.W
 
 func runnerOf(c *cluster, hosts, rails int) *PairRunner {
 	c.servers = map[string]chan struct{}{}
-	r := &PairRunner{Exec: c.exec, Options: PairOptions{TC: ptr(106), SL: ptr(3), Latency: true, Expect: DefaultExpect(), Deadline: 20 * time.Second}}
+	r := &PairRunner{Exec: c.exec, Options: PairOptions{TC: ptr(106), SL: ptr(3), Latency: true, Expect: DefaultExpect(), Deadline: time.Hour}}
 	for h := range hosts {
 		var row []*TestPort
 		for k := range rails {

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"fabrun/launcher/remote/remotetest"
 
+	"fabrun/testdata/wait"
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/crypto/ssh"
 )
@@ -431,7 +433,7 @@ func TestFaultsOfTheSystemsSSH(t *testing.T) {
 			remotetest.NewKeyFile(t, id)
 			_ = os.WriteFile(known, append([]byte("* "), ssh.MarshalAuthorizedKey(key.PublicKey())...), 0o600)
 			tr := NewSSH(SSHOptions{Port: s.Port, User: "u", IdentityFiles: []string{id}, KnownHosts: []string{known}, ConfigFile: "/dev/null", Options: []string{"IdentitiesOnly=yes", "GlobalKnownHostsFile=/dev/null"}})
-			r := Run(t.Context(), tr, "127.0.0.1", Command{Argv: []string{"x"}}, Options{Deadline: 4 * time.Second, MaxOutput: 1 << 20})
+			r := Run(t.Context(), tr, "127.0.0.1", Command{Argv: []string{"x"}}, Options{Deadline: deadlineFor(want), MaxOutput: 1 << 20})
 			if CauseOf(r.Err) != want {
 				t.Errorf("got %v, want %q", r.Err, want)
 			}
@@ -440,23 +442,38 @@ func TestFaultsOfTheSystemsSSH(t *testing.T) {
 }
 
 // TestKeepAlive: a host that is gone without a word ends the command after
-// ServerAliveInterval times ServerAliveCountMax, and one that is only quiet does not.
+// ServerAliveInterval times ServerAliveCountMax, and one that is only quiet does
+// not: it has answered more questions than could stay unanswered.
 func TestKeepAlive(t *testing.T) {
-	for fault, want := range map[remotetest.Fault]Cause{remotetest.Silent: Dropped, remotetest.HangCommand: Timeout} {
-		t.Run(string(fault), func(t *testing.T) {
+	for _, c := range []struct {
+		fault remotetest.Fault
+		most  int // questions that may stay unanswered
+		want  Cause
+	}{{remotetest.Silent, 2, Dropped}, {remotetest.HangCommand, 5, Canceled}} {
+		t.Run(string(c.fault), func(t *testing.T) {
 			t.Parallel()
 			key := remotetest.NewKey(t)
-			s := faulty(t, "127.0.0.1:0", key, fault)
+			s := faulty(t, "127.0.0.1:0", key, c.fault)
 			home := t.TempDir()
 			remotetest.NewKeyFile(t, filepath.Join(home, "id"))
 			known, config := filepath.Join(home, "known"), filepath.Join(home, "config")
 			_ = os.WriteFile(known, append([]byte("* "), ssh.MarshalAuthorizedKey(key.PublicKey())...), 0o600)
-			_ = os.WriteFile(config, []byte("ServerAliveInterval 1\nServerAliveCountMax 2\n"), 0o600)
-			tr := must(NewNative(NativeOptions{Home: home, LocalUser: "u", ConfigFiles: []string{config}, Port: s.Port, IdentityFiles: []string{filepath.Join(home, "id")}, KnownHosts: []string{known}}))
+			_ = os.WriteFile(config, fmt.Appendf(nil, "ServerAliveInterval 1\nServerAliveCountMax %d\n", c.most), 0o600)
+			tr := must(NewNative(NativeOptions{Home: home, LocalUser: "u", ConfigFiles: []string{config}, Port: s.Port, IdentityFiles: []string{filepath.Join(home, "id")}, KnownHosts: []string{known}, DialTimeout: wait.Long}))
 			defer tr.Close()
-			r := Run(t.Context(), tr, "127.0.0.1", Command{Argv: []string{"x"}}, Options{Deadline: 12 * time.Second})
-			if CauseOf(r.Err) != want {
-				t.Errorf("got %v after %v, want %s", r.Err, r.Took, want)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if c.want == Canceled {
+				go func() {
+					for s.Answered() <= c.most+1 && ctx.Err() == nil {
+						time.Sleep(5 * time.Millisecond)
+					}
+					cancel()
+				}()
+			}
+			r := Run(ctx, tr, "127.0.0.1", Command{Argv: []string{"x"}}, Options{Deadline: wait.Long})
+			if CauseOf(r.Err) != c.want {
+				t.Errorf("got %v after %v, want %s", r.Err, r.Took, c.want)
 			}
 		})
 	}

@@ -7,7 +7,8 @@ say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 [ -t 1 ] || say() { printf '\n%s\n' "$*"; }
 
 command -v mpirun >/dev/null || testdata/tools/need openmpi-bin libopenmpi-dev gcc libc6-dev
-command -v mpicc >/dev/null || testdata/tools/need libopenmpi-dev gcc libc6-dev
+# openmpi-bin brings mpicc; the headers and the compiler behind it are others'.
+echo '#include <mpi.h>' | mpicc -E - >/dev/null 2>&1 || testdata/tools/need libopenmpi-dev gcc libc6-dev
 
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -46,10 +47,14 @@ type Server struct {
 	HostKey  ssh.PublicKey
 	Commands func() []string // command lines seen
 
+	answered atomic.Int64 // global requests
 	mu       sync.Mutex
 	commands []string
 	done     chan struct{}
 }
+
+// Answered is how many global requests the server has answered; keepalives are such.
+func (s *Server) Answered() int { return int(s.answered.Load()) }
 
 // NewServer starts a server with a fault; it ends with the test.
 func NewServer(tb testing.TB, addr string, hostKey ssh.Signer, fault Fault, reply func(line string) (stdout string, status uint32)) *Server {
@@ -118,6 +123,7 @@ func (s *Server) serve(c net.Conn, cfg *ssh.ServerConfig, fault Fault, reply fun
 		for r := range reqs {
 			if r.WantReply && fault != Silent {
 				_ = r.Reply(false, nil)
+				s.answered.Add(1)
 			}
 		}
 	}()
