@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -202,6 +203,9 @@ func TestOwnHelper(t *testing.T) {
 			cmd.Env = c.env
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
+			}
+			for len(c.env) > 0 && environment(cmd.Process.Pid) == nil {
+				runtime.Gosched() // exec has begun, and its environment is not there yet
 			}
 			if got := ownHelper(cmd.Process.Pid, "abc"); got != c.want {
 				t.Errorf("got %v, want %v", got, c.want)

@@ -125,7 +125,7 @@ func startGuard(s Spec, mark string, ear bool) (*guard, error) {
 	if s.Ranks {
 		whom = "launcher"
 	}
-	p, err := os.StartProcess("/proc/self/exe", []string{GuardName, mark, whom, s.Grace.String()}, &os.ProcAttr{
+	p, err := os.StartProcess("/proc/self/exe", []string{GuardName, mark, whom, s.Grace.String(), s.Dir}, &os.ProcAttr{
 		Dir: "/", Env: []string{}, Files: []*os.File{r, out, null}, Sys: &syscall.SysProcAttr{Setsid: !ear, Setpgid: ear},
 	})
 	if err != nil {
@@ -199,8 +199,12 @@ func Guard(argv []string, line io.Reader, ear io.Writer) {
 	}()
 	//nolint:errcheck // only a name
 	_ = os.WriteFile("/proc/self/comm", []byte(GuardName), 0)
-	if len(argv) != 4 {
+	if len(argv) != 5 {
 		return
+	}
+	if dir := argv[4]; dir != "" {
+		//nolint:errcheck // a leftover private directory in a temporary place: the next run sweeps it
+		defer os.RemoveAll(dir)
 	}
 	grace, err := time.ParseDuration(argv[3])
 	if err != nil {

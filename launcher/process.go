@@ -39,6 +39,9 @@ type Spec struct {
 	Grace time.Duration
 	// Mark is what the job's processes are known by, on every host; "" a new one.
 	Mark string
+	// Dir is the run's private directory, which the guard removes when this process
+	// is killed outright; "" none.
+	Dir string
 	// Started is called once the child runs; may be nil.
 	Started func(pid int)
 	// Guard: this program calls Guard when it is started as GuardName, and is to

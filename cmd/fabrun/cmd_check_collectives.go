@@ -249,13 +249,13 @@ func (a *app) runCollective(ctx context.Context, s site, o hostChecks, b foundBe
 			return run
 		}
 	} else {
-		dir, err := a.makeRunDir()
+		dir, err := launcher.MakeRunDir(a.runDirBases(), launcher.NewMark())
 		if err != nil {
 			run.Failed = err.Error()
 			return run
 		}
-		defer os.RemoveAll(dir)
-		record := filepath.Join(dir, "record")
+		defer dir.Remove()
+		record := filepath.Join(dir.Path, "record")
 		var list []string
 		for _, h := range s.reach[:nodes] {
 			list = append(list, fmt.Sprintf("%s:%d", hostWord(h), per))

@@ -47,6 +47,7 @@ func runRank(a *app, o rankOptions, args []string) error {
 	if len(args) == 0 {
 		return &exitError{Code: exitRunUsage, Err: errors.New("no program to become"), Hint: "fabrun rank -- ./a.out"}
 	}
+	outliveReaders()
 	note := func(text string) { fmt.Fprintf(a.stderr, "fabrun rank: %s\n", text) }
 	if o.stay {
 		return a.stay(args, note)

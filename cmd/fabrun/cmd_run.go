@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -54,6 +56,7 @@ child was started; 126 not executable; 127 not found. fabrun's own: 120 internal
 }
 
 func runRun(ctx context.Context, a *app, o runOptions, args []string) error {
+	outliveReaders()
 	a.reached = &reached{}
 	defer a.reached.close()
 	if node, ok := ordinaryStep(a.env); ok && node > 0 {
@@ -133,6 +136,16 @@ func runRun(ctx context.Context, a *app, o runOptions, args []string) error {
 	return &exitError{Code: st.Code}
 }
 
+// outliveReaders keeps fabrun alive where nobody reads its standard error any
+// more: by itself the runtime ends a program then, with a status that is not the
+// job's. The job gets the signal as without fabrun. What the caller ignores stays
+// ignored, here and in the job.
+func outliveReaders() {
+	if !signal.Ignored(syscall.SIGPIPE) {
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	}
+}
+
 // runFailure gives a failure before the start run's own status: what is the
 // machine's or the site's fault is "no plan possible".
 func runFailure(err error) error {
@@ -185,31 +198,31 @@ func (a *app) sayEnd(p plan.Plan, st launcher.Status) {
 
 // preparedJob is a plan with everything in place that it needs.
 type preparedJob struct {
-	spec launcher.Spec
-	dir  string // private run directory; "" not needed
+	spec    launcher.Spec
+	dir     string // private run directory; "" not needed
+	private *launcher.RunDir
 }
 
-func (j preparedJob) close() {
-	if j.dir != "" {
-		//nolint:errcheck // a leftover private directory in a temporary place
-		_ = os.RemoveAll(j.dir)
-	}
-}
+func (j preparedJob) close() { j.private.Remove() }
 
 // prepare makes the run directory, where the plan needs one, and the child's
 // argv and environment.
 func (a *app) prepare(p plan.Plan) (preparedJob, error) {
 	var j preparedJob
 	words := p.Words()
+	mark := launcher.NewMark()
+	launcher.SweepRunDirs(a.runDirBases())
 	if needsRunDir(p) {
-		dir, err := a.makeRunDir()
-		if err != nil {
+		var err error
+		if j.private, err = launcher.MakeRunDir(a.runDirBases(), mark); err != nil {
 			return j, err
 		}
+		dir := j.private.Path
 		j.dir = dir
 		for _, f := range p.Files {
 			if err := os.WriteFile(filepath.Join(dir, filepath.Base(f.Name)), []byte(strings.ReplaceAll(f.Content, plan.RunDir, dir)), 0o600); err != nil {
-				return j, errors.Join(fmt.Errorf("writing the plan's files: %w", err), os.RemoveAll(dir))
+				j.close()
+				return j, fmt.Errorf("writing the plan's files: %w", err)
 			}
 		}
 	}
@@ -246,7 +259,8 @@ func (a *app) prepare(p plan.Plan) (preparedJob, error) {
 		Terminal: terminalUse(a.stdout),
 		Ranks:    p.Dialect != cmdline.Plain,
 		Guard:    true,
-		Mark:     launcher.NewMark(),
+		Mark:     mark,
+		Dir:      j.dir,
 		Note:     func(text string) { fmt.Fprintf(a.stderr, "fabrun: %s\n", text) },
 	}
 	if a.verbose {
@@ -284,24 +298,17 @@ func needsRunDir(p plan.Plan) bool {
 		slices.ContainsFunc(p.Argv, func(w plan.Arg) bool { return w.Origin != envgen.FromUser && strings.Contains(w.Text, plan.RunDir) })
 }
 
-// makeRunDir makes the private directory of this run: in memory where there is
-// room, else where temporary files go.
-func (a *app) makeRunDir() (string, error) {
-	var first error
+// runDirBases are where the private directory of a run may lie: in memory where
+// there is room, else where temporary files go.
+func (a *app) runDirBases() []string {
 	tmp, _ := a.getenv("TMPDIR")
-	for _, base := range []string{"/dev/shm", tmp, "/tmp"} {
-		if base == "" || !filepath.IsAbs(base) {
-			continue
-		}
-		dir, err := os.MkdirTemp(base, "fabrun-")
-		if err == nil {
-			return dir, nil
-		}
-		if first == nil {
-			first = err
+	out := []string{"/dev/shm"}
+	for _, base := range []string{tmp, "/tmp"} {
+		if base = filepath.Clean(base); filepath.IsAbs(base) && !slices.Contains(out, base) {
+			out = append(out, base)
 		}
 	}
-	return "", fmt.Errorf("no place for a private directory: %w", first)
+	return out
 }
 
 // asFile returns the file behind a stream, which the child then inherits; nil

@@ -149,10 +149,10 @@ func runEye(ctx context.Context, a *app, opts watchOptions, files []string) erro
 		return usageError(errors.New("--follow, --pattern and --counters read no other files"), "")
 	}
 	if opts.mkdir {
-		switch err := os.Mkdir(opts.follow, 0o700); {
+		launcher.SweepRunDirs(append(a.runDirBases(), filepath.Dir(opts.follow)))
+		switch d, err := launcher.OpenRunDir(opts.follow); {
 		case err == nil:
-			//nolint:errcheck // a leftover private directory in a temporary place
-			defer os.RemoveAll(opts.follow)
+			defer d.Remove()
 		case errors.Is(err, fs.ErrExist):
 			// The nodes share this file system: the head has made it, reads it
 			// and removes it.
