@@ -15,6 +15,7 @@ type EyesConfig struct {
 	OnEvent func(watch.Event)
 	// OnSample is called for the first, the last and every sampled look.
 	OnSample func(watch.Sample)
+	Known    watch.Known       // of the job, beside its logs
 	Pairs    bool              // keep what carries the channels of each pair of ranks
 	Relay    func(line string) // what the user would have seen without fabrun
 	// OnQuiet is called when no line was read for the time Stall, with how far
@@ -76,7 +77,7 @@ func NewEyes(cfg EyesConfig) *Eyes {
 		cfg.Stall = StallAfter
 	}
 	e := &Eyes{cfg: cfg, grown: time.Now()}
-	e.watcher = watch.New(watch.Options{OnEvent: cfg.OnEvent, Relay: cfg.Relay, Pairs: cfg.Pairs, Now: time.Now, Host: cfg.Host})
+	e.watcher = watch.New(watch.Options{OnEvent: cfg.OnEvent, Relay: cfg.Relay, Pairs: cfg.Pairs, Now: time.Now, Host: cfg.Host, Known: cfg.Known})
 	e.follower = NewFollower(e.watcher, cfg.Follow)
 	e.sample(false)
 	return e

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -44,8 +45,9 @@ type watching struct {
 	endJob    context.CancelFunc // the same, where --strict asks for it
 	asking    context.Context    // ends with the eyes of the other nodes
 	unasked   context.CancelFunc
-	wants     bool // the user asked for TCP
-	ncclTells bool // NCCL would write a log if it were started
+	asked     string // the setting by which the user asked for TCP; "" none
+	nodes     int    // over how many nodes the job runs, at least; 0 unknown
+	ncclTells bool   // NCCL would write a log if it were started
 	peers     map[string]bool
 	patterns  []string  // of the user's own log files
 	kept      *keptLogs // with --record
@@ -69,7 +71,7 @@ type watching struct {
 // job's streams only where one of them has to be read.
 func (a *app) watchJob(p plan.Plan, job *preparedJob, o runOptions, endJob context.CancelFunc) (*watching, error) {
 	set := p.Command.RankEnv(job.spec.Env)
-	w := &watching{a: a, p: p, mark: job.spec.Mark, began: time.Now(), stop: endJob, endJob: endJob, wants: asksForTCP(p, set) != "", done: make(chan struct{}), looks: map[string][2]watch.Sample{}, said: map[string]bool{}, stall: newStalls(), knock: knock}
+	w := &watching{a: a, p: p, mark: job.spec.Mark, began: time.Now(), stop: endJob, endJob: endJob, asked: watch.AsksForTCP(userSettings(p, set)), nodes: jobNodes(p, job.spec.Env), done: make(chan struct{}), looks: map[string][2]watch.Sample{}, said: map[string]bool{}, stall: newStalls(), knock: knock}
 	w.asking, w.unasked = context.WithCancel(context.Background())
 	if !o.strict {
 		w.endJob = nil
@@ -107,6 +109,7 @@ func (a *app) watchJob(p plan.Plan, job *preparedJob, o runOptions, endJob conte
 		OnEvent: func(e watch.Event) { w.told.put(func() { w.event(e) }) },
 		Relay:   func(line string) { w.told.put(func() { w.relay(line) }) },
 		OnQuiet: func(procs []watch.Standing) { w.quiet("", procs) },
+		Known:   watch.Known{OneNode: w.nodes == 1, RDMA: p.RDMA, Env: userSettings(p, set)},
 	}
 	w.ncclTells = strings.EqualFold(set["NCCL_DEBUG"], "INFO") || strings.EqualFold(set["NCCL_DEBUG"], "TRACE")
 	if p.Dialect != cmdline.Plain && (len(p.Hosts.Hosts) > 1 || o.record != "") {
@@ -182,14 +185,35 @@ func workDir(c cmdline.Command) string {
 	return dir
 }
 
-// asksForTCP is the setting by which the job's user or its site chose TCP; "" none.
-func asksForTCP(p plan.Plan, ranks map[string]string) string {
+// userSettings are the settings of the job's user and its site: what the ranks see,
+// and what is kept of the site's files.
+func userSettings(p plan.Plan, ranks map[string]string) map[string]string {
 	set := map[string]string{}
 	for _, v := range p.Kept {
 		set[v.Name] = v.Value
 	}
 	maps.Copy(set, ranks)
-	return watch.AsksForTCP(set)
+	return set
+}
+
+// jobNodes is over how many nodes the job runs, at least; 0 unknown. Of a torchrun
+// that is started by hand on each node, the allocation knows only this one.
+func jobNodes(p plan.Plan, env []string) int {
+	n := max(len(p.Hosts.Hosts), p.Hosts.Nodes, p.Command.TorchNodes(env))
+	for _, name := range []string{"NNODES", "SLURM_NNODES", "SLURM_STEP_NUM_NODES"} {
+		if k, err := strconv.Atoi(cmdline.Value(env, name)); err == nil && p.Dialect == cmdline.Plain {
+			n = max(n, k)
+		}
+	}
+	world, err := strconv.Atoi(cmdline.Value(env, "WORLD_SIZE"))
+	local, lerr := strconv.Atoi(cmdline.Value(env, "LOCAL_WORLD_SIZE"))
+	switch {
+	case err == nil && lerr == nil && local > 0 && world > local:
+		n = max(n, 2)
+	case n == 1 && p.Dialect == cmdline.Plain:
+		return 0 // what a program makes of itself is not known
+	}
+	return n
 }
 
 // hostAddresses are the addresses by which the job's hosts know each other: what
@@ -278,6 +302,9 @@ func (w *watching) know(seen []topology.Host) {
 // event is called for everything that the logs of any node say; a cause is said
 // once for the whole job.
 func (w *watching) event(e watch.Event) {
+	if e.ID == "fallback" && e.Severity == watch.SeverityError && w.asked != "" {
+		e.Severity = watch.SeverityWarning // the log does not show it, the job's settings do
+	}
 	w.record.Event(e)
 	w.mu.Lock()
 	key := e.ID + " " + e.Cause
@@ -548,7 +575,7 @@ func (w *watching) say(e watch.Event) {
 
 // fellBack ends the job under --strict, unless TCP is what was asked for.
 func (w *watching) fellBack(e watch.Event) {
-	if w.endJob == nil || e.Severity != watch.SeverityError || w.wants {
+	if w.endJob == nil || e.Severity != watch.SeverityError {
 		return
 	}
 	w.mu.Lock()
@@ -679,7 +706,7 @@ func (w *watching) judge() {
 	for a := range w.peers {
 		peers[a] = true
 	}
-	job := watch.CounterJob{Hosts: w.hostNames(), CouldRDMA: could, WantsTCP: w.wants}
+	job := watch.CounterJob{Hosts: w.hostNames(), CouldRDMA: could, WantsTCP: w.asked != ""}
 	job.GlooOnly = !could && w.p.Dialect == cmdline.Torchrun && w.ncclTells
 	job.Unseen = w.unseen(seen)
 	var hosts []watch.HostTraffic
@@ -773,7 +800,7 @@ func (w *watching) finish(st launcher.Status, failed bool) error {
 	w.judge() // with what the other nodes said last
 	w.mu.Lock()
 	counters, broken := w.counters, w.broken
-	v := watch.Merge(append([]watch.Verdict{w.eyes.Watcher().Verdict()}, w.remote...))
+	v := watch.Merge(append([]watch.Verdict{w.eyes.Watcher().Verdict()}, w.remote...)).AsAsked(w.asked)
 	w.mu.Unlock()
 	w.record.Verdict(v)
 	w.record.Counters(counters)
@@ -782,7 +809,7 @@ func (w *watching) finish(st launcher.Status, failed bool) error {
 			w.event(e)
 		}
 	}
-	s := report.JobSentence(v, counters, report.JobEnd{Hosts: len(w.p.Hosts.Hosts), Dialect: w.p.Dialect, RDMA: w.p.HasRDMA(), Look: w.p.Look, Failed: st.Code != 0})
+	s := report.JobSentence(v, counters, report.JobEnd{Hosts: len(w.p.Hosts.Hosts), Nodes: w.nodes, Dialect: w.p.Dialect, RDMA: w.p.HasRDMA(), Look: w.p.Look, Failed: st.Code != 0})
 	if !failed {
 		w.a.sayEnd(w.p, st)
 		// A fabrun around this one says the verdict of the whole job.

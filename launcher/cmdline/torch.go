@@ -45,6 +45,27 @@ func (c Command) TorchSpread(env []string, n int) (spread bool, why string) {
 	return true, ""
 }
 
+// TorchNodes is on how many nodes torchrun expects to be started, at least; 0 where it
+// does not say, or is another launcher.
+func (c Command) TorchNodes(env []string) int {
+	if c.Launcher.Dialect != Torchrun || len(c.Apps) == 0 {
+		return 0
+	}
+	said := Value(env, petVar("nnodes"))
+	if o := c.Apps[0].Last("nnodes"); o != nil && len(o.Values) > 0 {
+		said = o.Values[0]
+	}
+	if said == "" {
+		return 1 // its default
+	}
+	least, _, _ := strings.Cut(said, ":")
+	n, err := strconv.Atoi(least)
+	if err != nil || n < 1 {
+		return 0
+	}
+	return n
+}
+
 // TorchRestarts reports whether torchrun is to start workers again that fail.
 func (c Command) TorchRestarts(env []string) bool {
 	restarts := Value(env, petVar("max-restarts"))

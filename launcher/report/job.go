@@ -9,6 +9,7 @@ import (
 // JobEnd is what has to be known of a job to end it with one sentence.
 type JobEnd struct {
 	Hosts   int
+	Nodes   int    // over which the job runs, at least; more than Hosts where others are started elsewhere; 0 unknown
 	Dialect string // of its launcher; cmdline.Plain: the program itself
 	RDMA    *bool  // a host of the job has usable RDMA; nil not known
 	Look    plan.Look
@@ -51,6 +52,8 @@ func JobSentence(v watch.Verdict, c watch.CounterVerdict, end JobEnd) string {
 			why += "; " + end.Look.Text()
 		}
 		return done + "what carried the data is not known: " + why + "."
+	case end.Hosts == 1 && (end.Nodes > 1 || v.NNodes != nil && *v.NNodes > 1):
+		return done + "what carried the data is not known: the job has nodes that were not started here, no library said it, and no counters were read."
 	case end.Hosts == 1:
 		return done + "one host, so nothing had to cross the fabric."
 	}

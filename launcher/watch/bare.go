@@ -28,6 +28,7 @@ var barePatterns = []barePattern{
 	{"nccl-version", []byte("NCCL version "), (*state).bareVersion},
 	{"rccl-version", []byte("RCCL version"), (*state).bareVersion},
 	{"nccl-tests-rank", []byte("Rank "), (*state).testsRank},
+	{"nccl-tests-table", []byte("out-of-place"), (*state).testsTable},
 	{"torch-nccl", []byte("ProcessGroupNCCL"), (*state).torchNCCL},
 	{"nccl-failure", []byte("Test NCCL failure"), (*state).ncclFailure},
 	{"torch-nccl-error", []byte("NCCL error"), (*state).torchError},
@@ -105,6 +106,16 @@ func (st *state) testsRank(m *message) bool {
 		return false
 	}
 	st.tests[r] = host
+	return true
+}
+
+// testsTable reads the head of nccl-tests' results, which comes behind the ranks:
+// '#                                                              out-of-place …'.
+func (st *state) testsTable(m *message) bool {
+	if m.text[0] != '#' {
+		return false
+	}
+	st.testsDone = len(st.tests) > 0
 	return true
 }
 
@@ -239,6 +250,7 @@ func (st *state) bareNCCL(m *message) bool {
 	t := m.text
 	if i := bytes.Index(t, viaMark); i >= 0 && bytes.HasPrefix(t[i+len(viaMark):], []byte("NET/")) {
 		st.library("nccl")
+		st.netLeaves = true
 		st.via(m, t[i+len(viaMark):])
 		return true
 	}
@@ -268,6 +280,7 @@ func (st *state) bareNCCL(m *message) bool {
 			}
 			t = t[i+len("-> NET/"):]
 			st.library("nccl")
+			st.netLeaves = true
 			st.viaNet(m, t)
 		}
 	}

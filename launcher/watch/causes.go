@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -52,7 +53,7 @@ var causeTexts = map[string]string{
 	CauseProviderTCP:  "libfabric's TCP provider carries the data: set FI_PROVIDER (Intel MPI: I_MPI_OFI_PROVIDER) to mlx, verbs, psm3 or efa, and install it.",
 	CauseHidden:       "The container hides the RDMA devices of the host (no /sys/class/infiniband), so data goes over sockets: mount /sys and give the job /dev/infiniband.",
 	CauseCounter:      "The job's data went over TCP between its own hosts and none of it over RDMA.",
-	CauseUnknown:      "Data goes over sockets although RDMA was possible; the log does not say why: run with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,NET,ENV.",
+	CauseUnknown:      "Data goes over sockets; the log says neither why nor whether that was asked for: run with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,NET,ENV.",
 }
 
 // Causes lists the IDs of the causes of a fallback with their sentences, in ID
@@ -74,6 +75,17 @@ func (st *state) causeSentence(cause string) string {
 	if cause == CauseHCAFilter {
 		t = "NCCL_IB_HCA=" + st.env["NCCL_IB_HCA"] + " matches no active RDMA device, so data goes over sockets: name one that the host has, or unset it."
 	}
+	if devs := st.devicesSeen(); cause == CauseUnknown && len(devs) > 0 {
+		t = strings.Replace(t, "sockets", "sockets although RDMA was possible ("+strings.Join(devs, " ")+")", 1)
+	} else if cause == CauseUnknown && st.opt.Known.RDMA {
+		t = strings.Replace(t, "sockets", "sockets although the job's hosts have usable RDMA", 1)
+	}
+	if cause == CauseSocketForced && !strings.EqualFold(st.set("NCCL_NET"), netSocketName) {
+		t = "Sockets were asked for: the start of a rank is in the log in full and asks no RDMA transport, which NCCL leaves out only for NCCL_NET or NCCL_IB_DISABLE; unset them to use RDMA."
+		if st.claimedOne {
+			t = "Processes of one machine pass for several nodes (NCCL_HOSTID), which makes one machine talk to itself over the network: unset it, and NCCL_NET, outside of tests."
+		}
+	}
 	if drv := st.facts[factVerbsDriver]; cause == CauseVerbsMissing && drv != "" {
 		t = "libibverbs cannot load its driver for " + drv + " devices where the ranks run, so data goes over sockets: install ibverbs-providers (rdma-core) in the image."
 	}
@@ -93,9 +105,9 @@ func (st *state) cause(choseRDMA bool) (string, bool) {
 	switch {
 	case choseRDMA || has(CauseMixed):
 		return CauseMixed, false
-	case isOn(st.env["NCCL_IB_DISABLE"]):
+	case isOn(st.set("NCCL_IB_DISABLE")):
 		return CauseIBDisabled, true
-	case strings.EqualFold(st.env["NCCL_NET"], netSocketName):
+	case strings.EqualFold(st.set("NCCL_NET"), netSocketName):
 		return CauseSocketForced, true
 	case has(CauseDeviceOpen):
 		return CauseDeviceOpen, false
@@ -118,12 +130,11 @@ func (st *state) cause(choseRDMA bool) (string, bool) {
 		return CauseNoDevice, false
 	case has(CausePluginFailed):
 		return CausePluginFailed, false
-	case st.claimedOne:
-		return CauseSocketForced, true
-	case st.socketIfs && !st.ibProbed:
-		// NCCL tries its IB transport before sockets and says so, unless the
-		// user took it out (NCCL_NET=Socket, or NCCL_IB_DISABLE unseen).
+	case st.claimedOne, st.askedNone && !st.ibProbed:
 		return CauseSocketForced, true
 	}
 	return CauseUnknown, false
 }
+
+// set returns what the user has set a variable to, as the log or the plan shows it.
+func (st *state) set(name string) string { return cmp.Or(st.env[name], st.opt.Known.Env[name]) }

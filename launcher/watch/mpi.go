@@ -9,6 +9,8 @@ import (
 type mpiState struct {
 	version string
 	ranks   map[int]string // rank -> host, of Intel MPI's table
+	// ranksDone: something else came behind the table.
+	ranksDone bool
 
 	pmls     []string // Open MPI: the messaging components that ranks selected
 	mtl      string   // Open MPI: what pml/cm sends by
@@ -430,6 +432,7 @@ func (st *state) psmOpen(m *message) bool {
 func (st *state) intelStartup(m *message) bool {
 	st.library("intelmpi")
 	t := strings.TrimSpace(string(m.arg))
+	st.mpi.ranksDone = len(st.mpi.ranks) > 0
 	switch {
 	case strings.HasPrefix(t, "libfabric provider: "):
 		st.said(m, strings.TrimSpace(t[len("libfabric provider: "):]))
@@ -470,6 +473,7 @@ func (st *state) intelStartup(m *message) bool {
 			if len(st.mpi.ranks) < maxProcs {
 				st.mpi.ranks[r] = f[2]
 			}
+			st.mpi.ranksDone = false
 			st.announce(m)
 		}
 	}

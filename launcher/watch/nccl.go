@@ -26,6 +26,8 @@ var ncclPatterns = []pattern{
 	{"collnet-coll", "Coll ", (*state).channelLine},
 	{"collnet", "CollNet ", (*state).channelLine},
 
+	{"driver", "cudaDriverVersion ", (*state).driverLine},
+	{"profiler", "PROFILER/Plugin", (*state).profilerLine},
 	{"version", "NCCL version ", (*state).versionLine},
 	{"version-rccl", "RCCL version", (*state).versionLine},
 	{"comm", "comm ", (*state).commLine},
@@ -196,9 +198,9 @@ func (st *state) hostTrick(m *message, nranks, nnodes, local int) {
 	if m.proc == nil || nnodes < 2 || local != 1 || nnodes != nranks || m.proc.host == "localhost" {
 		return
 	}
-	for key, p := range st.procs {
+	for _, p := range st.hosts[m.proc.host].procs {
 		// Neighbouring process numbers: one process table, so one machine.
-		if p != m.proc && key.host == m.proc.host && p.nranks == nranks && near(key.pid, m.proc.pid) {
+		if p != m.proc && p.nranks == nranks && near(p.pid, m.proc.pid) {
 			st.claimedOne = true
 			return
 		}
@@ -217,6 +219,10 @@ func (st *state) chosen(m *message, name string) {
 	st.addNetwork(name)
 	if m.proc != nil {
 		m.proc.net = name
+		if name == netSocketName {
+			m.proc.goesOn(startChosen)
+			st.askedNone = st.askedNone || m.proc.start == startChosen
+		}
 	}
 	m.proc.reached(phaseNetwork)
 	if isRDMANet(name) {
@@ -343,7 +349,8 @@ func (st *state) netSocket(m *message) {
 	switch {
 	case bytes.HasPrefix(t, []byte("Using [")):
 		st.socketIfs = true
-		m.proc.at(t)
+		m.proc.goesOn(startSocket)
+		st.at(m.proc, t)
 	case bytes.HasPrefix(t, []byte("No interface found")) || bytes.HasPrefix(t, []byte("No device found")):
 		st.failed("no-interface", "NCCL found no network interface at all: check NCCL_SOCKET_IFNAME against the names that the host has.", m)
 	}
@@ -400,6 +407,9 @@ func (st *state) netPlugin(m *message) {
 	switch {
 	case strings.Contains(t, "Failed to find ncclNetPlugin") || strings.Contains(t, "Could not find") || strings.Contains(t, "No plugin found"):
 		// The usual case: no external plugin, the built-in transports are used.
+		if strings.Contains(t, "internal") {
+			m.proc.goesOn(startPlugins)
+		}
 	case strings.Contains(t, "is unsupported") || strings.Contains(t, "Disabling external"):
 		st.fact(m, CausePluginFailed, strings.Trim(t, " :"))
 	case strings.Contains(t, "Plugin load") && !strings.Contains(t, "No such file"):
@@ -556,9 +566,13 @@ func (st *state) channelLine(m *message) {
 			via = via[:j]
 		}
 	}
-	inside := st.nnodes == 0 && !bytes.HasPrefix(via, []byte("NET/"))
-	if st.nranks == 0 || st.opt.Pairs || inside {
+	overNet := bytes.HasPrefix(via, []byte("NET/"))
+	inside := st.nnodes == 0 && !overNet
+	if st.nranks == 0 || st.opt.Pairs || inside || overNet && !st.netLeaves {
 		from, to := channelRanks(m.text[:i])
+		if host, ok := st.rankHost[from]; overNet && (!ok || host != st.rankHost[to]) {
+			st.netLeaves = true
+		}
 		st.maxRank = max(st.maxRank, from, to)
 		if inside && from >= 0 && to >= 0 {
 			st.intraRanks.add(from, maxProcs)
@@ -615,8 +629,8 @@ func (st *state) netInside(m *message) {
 		return
 	}
 	here := 0
-	for key, q := range st.procs {
-		if key.host == p.host && q.nranks == p.nranks && q.comms == 1 {
+	for _, q := range st.hosts[p.host].procs {
+		if q.nranks == p.nranks && q.comms == 1 {
 			for _, r := range q.ranks {
 				if r == from || r == to {
 					here++
@@ -701,8 +715,12 @@ func (st *state) ringMembers(t []byte) {
 			return
 		}
 	}
+	st.ringCut = st.ringCut || len(f) == ringListed
 	st.ringSize = max(st.ringSize, len(f))
 }
+
+// ringListed is how many ranks of a ring NCCL lists at most, up to 2.7 (graph/rings.cc).
+const ringListed = 20
 
 // channelRanks returns the ranks of a connection: 'Channel 03 : 11[0] -> 3[0] …';
 // -1 where they are cut off. Releases up to 2.7 cut the ring's list short, not this.
@@ -854,30 +872,57 @@ func (st *state) connectedOther(m *message) { m.proc.connected() }
 
 func (st *state) bootstrapLine(m *message) {
 	m.proc.reached(phaseBootstrap)
-	m.proc.at(m.text)
+	st.ownBootstrap = true
+	st.at(m.proc, m.text)
 }
 
-// at keeps by which address a process is reached: 'Bootstrap : Using eth0:10.0.0.1<0>',
-// '… [0]eth0:10.0.0.1<0>', '… OOB eth0:10.0.0.1<0>'. It tells apart machines that go by one
-// name.
-func (p *proc) at(t []byte) {
-	if p == nil || p.addr != "" {
-		return
-	}
+// ownAddress reads by which address a process is reached: 'Bootstrap : Using
+// eth0:10.0.0.1<0>', '… [0]eth0:10.0.0.1<0>', '… OOB eth0:10.0.0.1<0>'.
+func ownAddress(t []byte) (iface, address string) {
 	end := bytes.IndexByte(t, '<')
 	if end < 0 {
-		return
+		return "", ""
 	}
 	t = t[:end]
 	t = t[bytes.LastIndexAny(t, " ]")+1:]
 	name, addr, ok := bytes.Cut(t, []byte(":"))
 	if !ok || len(name) == 0 || len(name) > 16 {
-		return
+		return "", ""
 	}
 	if a, err := netip.ParseAddr(string(addr)); err == nil && !a.IsLoopback() && !a.IsLinkLocalUnicast() {
-		p.iface, p.addr = string(name), string(addr)
+		return string(name), string(addr)
+	}
+	return "", ""
+}
+
+// start is how much of a process's start is in the log. NCCL asks its own RDMA
+// transport before sockets, and that one always says what it found, at INIT, unless
+// NCCL_NET or NCCL_IB_DISABLE takes it out (src/plugin/net.cc, transport/net_ib.cc). A
+// missing line proves nothing where the log was searched, quoted in part or written
+// for other subsystems; but where lines of INIT alone that have nothing to do with
+// networks stand before the search for a transport, in its middle and behind it, none
+// of that is so. The one in the middle is there from 2.26 on.
+type start uint8
+
+const (
+	startNone    start = iota
+	startDriver        // 'cudaDriverVersion 12040'
+	startPlugins       // 'NET/Plugin: Could not find: libnccl-net.so. Using internal net plugin.'
+	startSocket        // 'NET/Socket : Using [0]eth0:10.0.0.1<0>'
+	startMiddle        // 'PROFILER/Plugin: Could not find: libnccl-profiler.so.'
+	startChosen        // 'Using network Socket'
+)
+
+// goesOn notes a line of a process's start; it counts behind the one before it.
+func (p *proc) goesOn(to start) {
+	if p != nil && p.start == to-1 {
+		p.start = to
 	}
 }
+
+func (st *state) driverLine(m *message) { m.proc.goesOn(startDriver) }
+
+func (st *state) profilerLine(m *message) { m.proc.goesOn(startMiddle) }
 
 // --- what the user set ---
 

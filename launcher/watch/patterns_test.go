@@ -24,7 +24,10 @@ const (
 	p2   = "n2:20:21 [1] NCCL INFO "
 	warn = "\nn1:10:11 [0] transport/net_ib.cc:1296 NCCL WARN "
 	// two makes a job of two nodes.
-	two    = p1 + "comm 0x1 rank 0 nRanks 2 nNodes 2 localRanks 1 localRank 0 MNNVL 0\n"
+	two = p1 + "comm 0x1 rank 0 nRanks 2 nNodes 2 localRanks 1 localRank 0 MNNVL 0\n"
+	// wholeStart is the start of a rank of 2.26 whose user chose sockets.
+	wholeStart = p1 + "cudaDriverVersion 12040\n" + p1 + "NET/Plugin: Could not find: libnccl-net.so. Using internal net plugin.\n" +
+		p1 + "NET/Socket : Using [0]eth0:10.0.0.1<0>\n" + p1 + "PROFILER/Plugin: Could not find: libnccl-profiler.so.\n" + p1 + "Using network Socket\n"
 	socket = p1 + "NET/Socket : Using [0]eth0:10.0.0.1<0>\n" + p1 + "Using network Socket\n" + two
 )
 
@@ -61,7 +64,11 @@ var patternCases = []struct {
 	{"network", p1 + "Using network IB", []string{"nets=[IB]", "fb=false", "ev=[network]"}},
 	{"network", "│ n1:10:11 [0] NCCL INFO Using network IB                                      │", []string{"nets=[IB]", "ranks=1"}},
 	{"network", p1 + "Using network IBext_v11", []string{"nets=[IBext_v11]", "fb=false"}},
-	{"network", socket, []string{"fb=true cause=socket-forced asked=true"}},
+	{"network", socket, []string{"fb=true cause=unknown asked=false"}},
+	{"driver", wholeStart + two, []string{"fb=true cause=socket-forced asked=true"}},
+	{"profiler", strings.Replace(wholeStart, p1+"PROFILER/Plugin: Could not find: libnccl-profiler.so.\n", "", 1) + two, []string{"fb=true cause=unknown asked=false"}},
+	{"driver", strings.Replace(wholeStart, p1+"cudaDriverVersion 12040\n", "", 1) + two, []string{"fb=true cause=unknown asked=false"}},
+	{"driver", p2 + "NET/IB : No device found.\n" + wholeStart + two, []string{"fb=true cause=no-device asked=false"}},
 	{"plugin-assigned", p1 + "Assigned NET plugin IB to comm", []string{"nets=[IB]"}},
 	{"plugin-assigned", p1 + "Assigned GIN plugin IB to comm", []string{"nets=[]"}},
 	{"plugin-init-failed", p1 + "Failed to initialize NET plugin IB\n" + socket, []string{"fb=true cause=unknown"}},
@@ -184,7 +191,8 @@ var patternCases = []struct {
 
 	{"nccl-version", "NCCL version 2.20.5+cuda12.4", []string{"lib=nccl ver=2.20.5"}},
 	{"rccl-version", "RCCL version 2.18.6+hip6.0 HEAD:2f6d59e+", []string{"lib=rccl ver=2.18.6"}},
-	{"nccl-tests-rank", "#  Rank  0 Group  0 Pid    880 on n1 device  0 [0xa4] NVIDIA A100\n#  Rank  1 Group  0 Pid    881 on n1 device  1 [0xa9] NVIDIA A100", []string{"ranks=2 nranks=2 nodes=1", "fb=false"}},
+	{"nccl-tests-rank", "#  Rank  0 Group  0 Pid    880 on n1 device  0 [0xa4] NVIDIA A100\n#  Rank  1 Group  0 Pid    881 on n1 device  1 [0xa9] NVIDIA A100", []string{"ranks=2 nranks=null nodes=null", "fb=null"}},
+	{"nccl-tests-table", "#  Rank  0 Group  0 Pid    880 on n1 device  0 [0xa4] NVIDIA A100\n#  Rank  1 Group  0 Pid    881 on n1 device  1 [0xa9] NVIDIA A100\n#\n#                                                              out-of-place                       in-place", []string{"ranks=2 nranks=2 nodes=1", "fb=false"}},
 	{"torch-nccl", "[rank9]:[E ProcessGroupNCCL.cpp:583] [Rank 9] To avoid data inconsistency, we are taking the entire process down.", []string{"fatal=[torch-watchdog]", "ranks=1"}},
 	{"torch-nccl", "[rank1]:[E ProcessGroupNCCL.cpp:523] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1)", []string{"fatal=[nccl-timeout]"}},
 	{"torch-nccl-error", "torch.distributed.DistBackendError: NCCL error in: /pytorch/ProcessGroup.cpp:1970, unhandled system error, NCCL version 2.21.5", []string{"ver=2.21.5"}},
@@ -250,10 +258,11 @@ var patternCases = []struct {
 	{"openmpi-version", "mpirun (Open MPI) 5.0.7", []string{"lib=openmpi ver=5.0.7"}},
 	{"mpi-abort", "MPI_ABORT was invoked on rank 1 in communicator MPI_COMM_WORLD", []string{"fatal=[mpi-abort]"}},
 	{"intel", "[0] MPI startup(): Intel(R) MPI Library, Version 2021.6  Build 20220227\n[0] MPI startup(): libfabric provider: mlx", []string{"lib=intelmpi ver=2021.6", "nets=[mlx]", "fb=false"}},
-	{"intel", "[0] MPI startup(): libfabric provider: tcp;ofi_rxm\n[0] MPI startup(): 0       12345    n1    {0,1}\n[0] MPI startup(): 1       12346    n2    {0,1}", []string{"fb=true cause=provider-tcp", "nranks=2"}},
-	{"intel", "[0] MPI startup(): libfabric provider: tcp\n[0] MPI startup(): 0       12345    n1    {0,1}\n[0] MPI startup(): 1       12346    n1    {0,1}", []string{"fb=false"}},
+	{"intel", "[0] MPI startup(): libfabric provider: tcp;ofi_rxm\n[0] MPI startup(): 0       12345    n1    {0,1}\n[0] MPI startup(): 1       12346    n2    {0,1}\n[0] MPI startup(): I_MPI_ROOT=/opt/intel", []string{"fb=true cause=provider-tcp", "nranks=2"}},
+	{"intel", "[0] MPI startup(): libfabric provider: tcp\n[0] MPI startup(): 0       12345    n1    {0,1}\n[0] MPI startup(): 1       12346    n1    {0,1}\n[0] MPI startup(): I_MPI_ROOT=/opt/intel", []string{"fb=false"}},
+	{"intel", "[0] MPI startup(): libfabric provider: tcp\n[0] MPI startup(): 0       12345    n1    {0,1}", []string{"fb=null"}},
 	{"intel", "[0] MPI startup(): libfabric provider: sockets", []string{"fb=null cause=provider-tcp"}},
-	{"intel", "[0] MPI startup(): shm and tcp data transfer modes\n[0] MPI startup(): 0       12345    n1    {0}\n[0] MPI startup(): 1       12346    n2    {0}", []string{"nets=[tcp]", "fb=true cause=provider-tcp asked=false", "nodes=2"}},
+	{"intel", "[0] MPI startup(): shm and tcp data transfer modes\n[0] MPI startup(): 0       12345    n1    {0}\n[0] MPI startup(): 1       12346    n2    {0}\n[0] MPI startup(): I_MPI_ROOT=/opt/intel", []string{"nets=[tcp]", "fb=true cause=provider-tcp asked=false", "nodes=2"}},
 	{"intel", "[0] MPI startup(): libfabric provider: tcp\n[0] MPI startup(): I_MPI_OFI_PROVIDER=tcp\n[0] MPI startup(): 0       12345    n1    {0}\n[0] MPI startup(): 1       12346    n2    {0}", []string{"fb=true cause=provider-tcp asked=true"}},
 	{"intel", "[1] MPI startup(): shm and dapl data transfer modes", []string{"nets=[dapl]", "fb=false"}},
 	{"intel", "[1] MPI startup(): ofi fabric is not available and fallback fabric is not enabled", []string{"fatal=[mpi-fabric-missing]"}},

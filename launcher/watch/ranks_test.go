@@ -60,7 +60,7 @@ ubuntu:20:20 [0] NCCL INFO Bootstrap : Using ens4:10.0.0.2<0>
 ubuntu:10:11 [0] NCCL INFO NET/Socket : Using [0]ens4:10.0.0.1<0>
 ubuntu:10:11 [0] NCCL INFO Using network Socket
 ubuntu:10:11 [0] NCCL INFO comm 0x1 rank 0 nranks 2 cudaDev 0 busId 1000 - Init COMPLETE
-ubuntu:20:21 [0] NCCL INFO comm 0x1 rank 1 nranks 2 cudaDev 0 busId 1000 - Init COMPLETE`, "fb=true cause=socket-forced nodes=2",
+ubuntu:20:21 [0] NCCL INFO comm 0x1 rank 1 nranks 2 cudaDev 0 busId 1000 - Init COMPLETE`, "fb=true cause=unknown nodes=2",
 		},
 		{
 			"one machine, two processes", `ubuntu:10:10 [0] NCCL INFO Bootstrap : Using ens4:10.0.0.1<0>

@@ -56,6 +56,7 @@ var (
 		{"<info>", 0},
 		{"#  Rank ", 0},
 		{"#   Rank ", 0},
+		{"out-of-place", 2},
 		// UCX's tables, what it prints without its name, and settings.
 		{"cfg#", 0},
 		{"mlx5/", 1},

@@ -40,6 +40,7 @@ type proc struct {
 	begunLen uint8
 
 	iface, addr string   // by which it is reached; addr "" unknown
+	start       start    // how much of its start is there
 	gpus        []gpuUse // those whose connections were told
 }
 
@@ -108,7 +109,8 @@ type state struct {
 	lib, version string
 
 	procs map[procKey]*proc
-	byPid map[uint32][]*proc
+	hosts map[string]*hostSeen
+	apart bool // machines of one name have addresses of their own
 
 	networks   []string // as "Using network" and its successors name them
 	seenNets   []string // nets that only lines of theirs show
@@ -121,24 +123,32 @@ type state struct {
 	nvlink     bool
 	mnnvl      bool
 	nranks     int
-	nnodes     int // 0 unknown
-	localRanks int // a node has at least so many
-	ringSize   int // ranks that a ring's list names; 0 no list seen
-	maxRank    int // highest rank that a connection names
-	connected  int // "Connected all rings" lines
+	nnodes     int            // 0 unknown
+	rankHost   map[int]string // of the largest communicator
+	netLeaves  bool           // a connection over the network is not known to stay inside a host
+	localRanks int            // a node has at least so many
+	ringSize   int            // ranks that a ring's list names; 0 no list seen
+	ringCut    bool           // the list may go on
+	maxRank    int            // highest rank that a connection names
+	connected  int            // "Connected all rings" lines
 	ringGDR    [2]int
 	hcaGDR     [2]int
 	tests      map[int]string // rank -> host, of the header of nccl-tests
+	testsDone  bool           // it is there in full
 	tagRanks   map[int]bool
 	elided     bool
 	socketIfs  bool // a NET/Socket : Using line was there
-	ibProbed   bool // NCCL tried its own IB transport
-	ibEmpty    bool
-	facts      map[string]string  // cause facts: id -> detail, first one wins
-	evidence   map[string]witness // the line of each fact, and whose it is
-	env        map[string]string  // NCCL_, UCX_ … settings that the log shows
-	initDone   int
-	claimedOne bool // one host name, several "nodes" of one rank: NCCL_HOSTID
+	// ownBootstrap: NCCL sets up its ranks by other means than its socket network,
+	// which then is only asked where nothing before it works (2.5 on).
+	ownBootstrap bool
+	ibProbed     bool // NCCL tried its own IB transport
+	ibEmpty      bool
+	facts        map[string]string  // cause facts: id -> detail, first one wins
+	evidence     map[string]witness // the line of each fact, and whose it is
+	env          map[string]string  // NCCL_, UCX_ … settings that the log shows
+	initDone     int
+	claimedOne   bool // one host name, several "nodes" of one rank: NCCL_HOSTID
+	askedNone    bool // NCCL's start is there in full, and asks no RDMA transport
 
 	ucx ucxState
 	mpi mpiState
@@ -149,13 +159,14 @@ type state struct {
 	relayed  int
 	judged   string // last announced judgement
 	judgedBy grounds
+	weighed  int // how often the grounds were weighed
 }
 
 func (st *state) init(opt Options) {
 	*st = state{
 		opt:      opt,
 		procs:    map[procKey]*proc{},
-		byPid:    map[uint32][]*proc{},
+		hosts:    map[string]*hostSeen{},
 		channels: map[transportKey]*int{},
 		intra:    map[string]bool{},
 
@@ -173,28 +184,57 @@ func (st *state) init(opt Options) {
 // line has the tail of other bytes in front of its host name, so there only a
 // name that is already known counts.
 func (st *state) procOf(s *segment) *proc {
-	for _, p := range st.byPid[s.pid] {
-		if string(s.host) == p.host {
-			p.lines++
-			return p
-		}
+	if p := st.procs[procKey{string(s.host), s.pid}]; p != nil {
+		p.lines++
+		return p
 	}
 	if !s.clean {
-		var best *proc
-		for _, p := range st.byPid[s.pid] {
-			if bytes.HasSuffix(s.host, []byte(p.host)) && (best == nil || len(p.host) > len(best.host)) {
-				best = p
+		for i := range s.host {
+			if p := st.procs[procKey{string(s.host[i:]), s.pid}]; p != nil {
+				return p
 			}
 		}
-		return best
+		return nil
 	}
 	if len(st.procs) >= maxProcs {
 		return nil
 	}
 	p := &proc{host: string(s.host), pid: s.pid, lines: 1}
 	st.procs[procKey{p.host, p.pid}] = p
-	st.byPid[p.pid] = append(st.byPid[p.pid], p)
+	h := st.hosts[p.host]
+	if h == nil {
+		h = &hostSeen{}
+		st.hosts[p.host] = h
+	}
+	h.procs = append(h.procs, p)
 	return p
+}
+
+// hostSeen is one host name that prefixes gave.
+type hostSeen struct {
+	procs []*proc
+	addrs map[string][]string // interface -> addresses by which its processes are reached
+}
+
+// at keeps by which address a process is reached. It tells apart machines that go by
+// one name.
+func (st *state) at(p *proc, t []byte) {
+	if p == nil || p.addr != "" {
+		return
+	}
+	if p.iface, p.addr = ownAddress(t); p.addr == "" {
+		return
+	}
+	h := st.hosts[p.host]
+	if h.addrs == nil {
+		h.addrs = map[string][]string{}
+	}
+	if len(h.addrs[p.iface]) < maxMangledHosts {
+		addr := h.addrs[p.iface]
+		addOnce(&addr, p.addr)
+		h.addrs[p.iface] = addr
+		st.apart = st.apart || len(addr) > 1
+	}
 }
 
 func (st *state) library(name string) {
@@ -302,10 +342,15 @@ func (st *state) rankOf(m *message, r, n int) {
 	if n <= 0 || n > 1<<24 || r < 0 || r >= n {
 		return
 	}
-	st.nranks = max(st.nranks, n)
+	if n > st.nranks || st.rankHost == nil {
+		st.nranks, st.rankHost = max(n, st.nranks), map[int]string{}
+	}
 	p := m.proc
 	if p == nil {
 		return
+	}
+	if n == st.nranks && len(st.rankHost) < maxProcs {
+		st.rankHost[r] = p.host
 	}
 	if n > p.nranks {
 		p.nranks, p.ranks = n, p.ranks[:0]
@@ -333,6 +378,8 @@ type grounds struct {
 	facts, env, networks, nets, channels, pmls      int
 	ucxTCP, btlTCP, ob1, tcpProvider, sockets       bool
 	ibEmpty, ibProbed, claimedOne, multi, connected bool
+	apart, whole                                    bool
+	hosts                                           int // up to as many as tell that there are several
 }
 
 func (st *state) groundsNow() grounds {
@@ -343,16 +390,18 @@ func (st *state) groundsNow() grounds {
 		ob1: slices.Contains(st.mpi.pmls, "ob1"), tcpProvider: providerTCP || isTCPProvider(st.mpi.provider()),
 		sockets: st.socketIfs || slices.Contains(st.networks, netSocketName) || slices.Contains(st.seenNets, netSocketName),
 		ibEmpty: st.ibEmpty, ibProbed: st.ibProbed, claimedOne: st.claimedOne, multi: st.nnodes > 1, connected: st.connected > 0,
+		apart: st.apart, whole: st.askedNone, hosts: min(max(len(st.hosts), len(st.tests), len(st.mpi.ranks)), 8),
 	}
 }
 
 // announce says a fallback as soon as it is certain.
 func (st *state) announce(m *message) {
 	g := st.groundsNow()
-	if !g.ucxTCP && !g.btlTCP && !g.ob1 && !g.tcpProvider && !g.sockets || st.judged != "" && g == st.judgedBy {
+	if !g.ucxTCP && !g.btlTCP && !g.ob1 && !g.tcpProvider && !g.sockets || g == st.judgedBy {
 		return
 	}
 	st.judgedBy = g
+	st.weighed++
 	fb, cause, intentional := st.fallback()
 	if fb == nil || !*fb {
 		return

@@ -18,18 +18,18 @@ var secondaryErrors = []string{
 // maxMangledHosts is up to how many host names mangled ones are looked for.
 const maxMangledHosts = 1024
 
-// trustedHosts are the host names that prefixes gave, without those that are
-// the head or the tail of a line that another process ran over: they look like
-// another, much more frequent name with bytes missing or too many in front, and
+// trustedHosts are the host names that prefixes gave, with how many lines, without
+// those that are the head or the tail of a line that another process ran over: they
+// look like another, more frequent name with bytes missing or too many in front, and
 // know no process that the other does not.
 func (st *state) trustedHosts() map[string]int {
-	pids := map[string][]uint32{}
-	out := map[string]int{}
-	for key, p := range st.procs {
-		pids[key.host] = append(pids[key.host], key.pid)
-		out[key.host] += p.lines
+	out := make(map[string]int, len(st.hosts))
+	for h, seen := range st.hosts {
+		for _, p := range seen.procs {
+			out[h] += p.lines
+		}
 	}
-	if len(out) > maxMangledHosts {
+	if len(out) == 1 || len(out) > maxMangledHosts {
 		return out // comparing each with each takes too long
 	}
 	all := maps.Clone(out)
@@ -38,10 +38,11 @@ func (st *state) trustedHosts() map[string]int {
 			continue // heads and tails are rare
 		}
 		for k, kn := range all {
-			if h == k || kn < 4*n || !strings.HasSuffix(h, k) && !strings.HasSuffix(k, h) {
+			// Of two that are as frequent, bytes are missing of the shorter one.
+			if h == k || kn < n || kn == n && len(k) < len(h) || !strings.HasSuffix(h, k) && !strings.HasSuffix(k, h) {
 				continue
 			}
-			if !slices.ContainsFunc(pids[h], func(p uint32) bool { return st.procs[procKey{k, p}] == nil }) {
+			if !slices.ContainsFunc(st.hosts[h].procs, func(p *proc) bool { return st.procs[procKey{k, p.pid}] == nil }) {
 				delete(out, h)
 				break
 			}
@@ -56,61 +57,52 @@ func (st *state) multiNode() bool {
 	return known && n > 1
 }
 
-// nodes returns over how many nodes the job runs, as far as the log tells; where
-// it only tells that there are several, 2.
+// nodes returns over how many nodes what was seen runs, as far as log or plan prove
+// it; where they only prove that there are several, 2. That ranks were not seen
+// proves nothing: they may be late, or write elsewhere.
 func (st *state) nodes() (int, bool) {
 	if n := st.nodesExactly(); n > 0 {
 		return n, true
 	}
-	hosts := st.trustedHosts()
-	if n := st.machines(hosts); n > 1 {
-		return n, true
-	}
-	if st.ucx.internal > 0 {
+	switch {
+	case st.machines(st.trustedHosts()) > 1, len(st.testsHosts()) > 1, st.ucx.internal > 0:
 		return 2, true
-	}
-	if len(st.channels) > 0 {
+	case st.netLeaves && len(st.channels) > 0 && !st.wholeOnOneHost():
 		return 2, true
-	}
-	seen := st.ranksSeen()
-	// Several processes of one host speak, and they are fewer than the job has
-	// ranks, so the others are elsewhere. One process alone proves nothing: its
-	// file may be private.
-	if len(hosts) == 1 && len(st.procs) > 1 && st.nranks > seen && len(st.intra) == 0 {
-		return 2, true
-	}
-	if st.nranks > 0 && st.intraRanks.n >= st.nranks {
+	case len(st.channels) > 0:
+		return 0, false // ranks of one host may talk over the network
+	case st.nranks > 0 && st.intraRanks.n >= st.nranks:
 		// Every rank is in a connection inside a node, and none is in another.
 		return 1, true
 	}
 	return 0, false
 }
 
-// nodesExactly returns the number of nodes where the log tells it, else 0.
+// nodesExactly returns the number of nodes where it is told, else 0.
 func (st *state) nodesExactly() int {
+	hosts := st.trustedHosts()
+	n := st.machines(hosts)
+	whole := st.size() > 0 && st.ranksSeen() >= st.size() && (st.nranks > 0 || !st.ringCut)
 	switch {
 	case st.nnodes > 0:
 		return st.nnodes
-	case st.nranks == 1:
+	case st.opt.Known.OneNode, st.nranks == 1:
 		return 1
-	case len(st.tests) > 0:
-		return hostsIn(st.tests)
-	case len(st.mpi.ranks) > 0:
-		return hostsIn(st.mpi.ranks)
-	}
-	hosts := st.trustedHosts()
-	n := st.machines(hosts)
-	switch {
+	case len(st.tests) > 0 && (st.testsDone || st.nranks > 0 && len(st.tests) >= st.nranks),
+		len(st.mpi.ranks) > 0 && st.mpi.ranksDone:
+		return len(st.testsHosts())
+	case len(st.tests) > 0, len(st.mpi.ranks) > 0:
+		return 0 // the table goes on
 	case len(hosts) > 1 && n == len(hosts) && st.wholeOnOneHost():
 		// Several communicators, each complete on its host.
 		return 1
 	case len(st.channels) > 0 || st.ucx.internal > 0:
 		// Something leaves a node: then one host name is not all.
-		if n > 1 && st.nranks > 0 && st.ranksSeen() >= st.nranks {
+		if n > 1 && st.nranks > 0 && whole {
 			return n
 		}
 		return 0
-	case st.size() > 0 && n > 0 && st.ranksSeen() >= st.size():
+	case n > 0 && whole:
 		return n
 	case st.nranks > 0 && st.localRanks >= st.nranks:
 		return 1
@@ -118,37 +110,36 @@ func (st *state) nodesExactly() int {
 	return 0
 }
 
+// testsHosts are the hosts of the table of ranks that nccl-tests or an MPI library
+// prints.
+func (st *state) testsHosts() map[string]bool {
+	hosts := map[string]bool{}
+	for _, table := range []map[int]string{st.tests, st.mpi.ranks} {
+		for _, h := range table {
+			hosts[h] = true
+		}
+		if len(hosts) > 0 {
+			break
+		}
+	}
+	return hosts
+}
+
 // machines counts the machines behind host names: some clusters call several
 // 'ubuntu' or 'localhost', but their interfaces of one name have addresses of their
 // own.
 func (st *state) machines(hosts map[string]int) int {
-	addrs := map[string]map[string]bool{} // by host and interface
-	of := map[string]int{}
-	for key, p := range st.procs {
-		if _, ok := hosts[key.host]; !ok || p.addr == "" {
-			continue
-		}
-		k := key.host + " " + p.iface
-		if addrs[k] == nil {
-			addrs[k] = map[string]bool{}
-		}
-		addrs[k][p.addr] = true
-		of[key.host] = max(of[key.host], len(addrs[k]))
-	}
 	n := 0
 	for h := range hosts {
-		n += max(1, of[h])
+		of := 1
+		if st.apart {
+			for _, addrs := range st.hosts[h].addrs {
+				of = max(of, len(addrs))
+			}
+		}
+		n += of
 	}
 	return n
-}
-
-// hostsIn counts the hosts of a table of ranks.
-func hostsIn(ranks map[int]string) int {
-	hosts := map[string]bool{}
-	for _, h := range ranks {
-		hosts[h] = true
-	}
-	return len(hosts)
 }
 
 // wholeOnOneHost reports whether one host holds every rank of the largest
@@ -182,10 +173,16 @@ func (st *state) size() int {
 	if st.nranks > 0 {
 		return st.nranks
 	}
-	if st.ringSize > 0 {
+	if st.ringSize > 0 && (!st.ringCut || st.maxRank >= st.ringSize) {
 		return max(st.ringSize, st.maxRank+1)
 	}
-	return max(len(st.tests), len(st.mpi.ranks))
+	switch {
+	case st.testsDone:
+		return len(st.tests)
+	case st.mpi.ranksDone:
+		return len(st.mpi.ranks)
+	}
+	return 0
 }
 
 // ranksSeen counts the ranks whose lines are there: those known by number in
@@ -235,6 +232,11 @@ func (st *state) totals(match func(transportKey) bool) int {
 // or would go, over sockets.
 func (st *state) fallback() (verdict *bool, cause string, intentional bool) {
 	yes, no := true, false
+	nodes, known := st.nodes()
+	multi := known && nodes > 1
+	if known && nodes == 1 {
+		return &no, "", st.wantedRDMA()
+	}
 	if st.ucx.tcp > 0 {
 		return &yes, CauseUCXTCP, st.ucxWantsTCP()
 	}
@@ -244,14 +246,9 @@ func (st *state) fallback() (verdict *bool, cause string, intentional bool) {
 	if st.mpi.btlTCP && st.ucx.rdma == 0 {
 		return &yes, CausePMLNotUCX, st.askedBTL()
 	}
-	nodes, known := st.nodes()
-	multi := known && nodes > 1
 	byTCP := func(cause string, asked bool) (*bool, string, bool) {
-		switch {
-		case multi:
+		if multi {
 			return &yes, cause, asked
-		case known:
-			return &no, "", false
 		}
 		return nil, cause, asked
 	}
@@ -263,7 +260,7 @@ func (st *state) fallback() (verdict *bool, cause string, intentional bool) {
 	}
 	overSocket := st.totals(func(k transportKey) bool { return k.net == netSocketName }) > 0
 	choseSocket := slices.Contains(st.networks, netSocketName) ||
-		len(st.networks) == 0 && len(st.seenNets) == 0 && st.socketIfs
+		len(st.networks) == 0 && len(st.seenNets) == 0 && st.socketIfs && (st.ownBootstrap || st.rdmaRefused())
 	choseRDMA := slices.ContainsFunc(st.networks, isRDMANet)
 
 	if prov, ok := st.facts[CauseProviderTCP]; ok && prov != "" && !overSocket {
@@ -275,13 +272,7 @@ func (st *state) fallback() (verdict *bool, cause string, intentional bool) {
 		if choseRDMA || len(st.seenNets) > 0 || st.ucx.rdma > 0 || st.mpi.provider() != "" || len(st.mpi.pmls) > 0 || st.mpi.mtl != "" || st.mpi.btlRDMA {
 			return &no, "", st.wantedRDMA()
 		}
-		if known && nodes == 1 {
-			return &no, "", false
-		}
 		return nil, "", false
-	}
-	if known && nodes == 1 {
-		return &no, "", false
 	}
 	if !overSocket && choseRDMA && !st.mixedFact() && !multi {
 		return &no, "", st.wantedRDMA()
@@ -291,13 +282,21 @@ func (st *state) fallback() (verdict *bool, cause string, intentional bool) {
 		return &no, "", false
 	}
 	cause, intentional = st.cause(choseRDMA)
-	if overSocket || multi {
+	if multi {
 		return &yes, cause, intentional
 	}
 	return nil, cause, intentional
 }
 
 func (st *state) mixedFact() bool { _, ok := st.facts[CauseMixed]; return ok }
+
+// rdmaRefused reports whether NCCL's own RDMA transport was asked and gave up.
+func (st *state) rdmaRefused() bool {
+	return st.ibEmpty || slices.ContainsFunc([]string{CauseNoDevice, CauseVerbsMissing, CauseDeviceOpen, CauseNoOOB, CauseHidden, factIBFailed}, func(id string) bool {
+		_, ok := st.facts[id]
+		return ok
+	})
+}
 
 // askedBTL reports whether the user chose Open MPI's TCP component.
 func (st *state) askedBTL() bool {
@@ -369,16 +368,17 @@ func (st *state) verdict() Verdict {
 	if cause != "" {
 		v.Cause = &cause
 	}
-	v.Devices = append(v.Devices, st.devices...)
-	if len(v.Devices) == 0 {
-		v.Devices = append(v.Devices, st.ibDevices...)
-	}
+	v.Devices = append(v.Devices, st.devicesSeen()...)
 	for _, d := range st.ucx.devices {
 		addOnce(&v.Devices, d)
 	}
 	slices.Sort(v.Devices)
 	st.transports(&v)
 	st.gdr(&v)
+	if len(v.InterNodeTransports) > 0 && len(st.channels) > 0 {
+		of := func(kind gdrKind) int { return st.totals(func(k transportKey) bool { return k.gdr == kind }) }
+		v.Connections = &Connections{Direct: of(gdrYes), Relayed: of(gdrRelay), Staged: of(gdrNo), Untold: of(gdrUnknown)}
+	}
 	if v.GDR != nil {
 		v.GDRRanks = st.gdrRanks()
 	}
@@ -412,6 +412,14 @@ func (st *state) verdict() Verdict {
 	v.Events = append(v.Events, st.events...)
 	v.Sentence = st.sentence(&v)
 	return v
+}
+
+// devicesSeen are the RDMA devices that NCCL lists.
+func (st *state) devicesSeen() []string {
+	if len(st.devices) > 0 {
+		return st.devices
+	}
+	return st.ibDevices
 }
 
 // mpiNetworks adds what an MPI library says that it sends by, as exactly as it
@@ -495,7 +503,7 @@ func (st *state) gdr(v *Verdict) {
 		v.GDRPartial = relay+staged > 0
 	case staged > 0:
 		v.GDR = &no
-	case len(st.channels) > 0 || !st.multiNodeSure():
+	case len(st.channels) > 0 || !st.multiNode():
 		return
 	case st.ringGDR[1] > 0 && st.ringGDR[0] == 0 && st.hcaGDR[0] == 0:
 		v.GDR = &yes
@@ -537,16 +545,6 @@ func (st *state) gdrRanks() *GDRRanks {
 	return &out
 }
 
-// multiNodeSure is multiNode without what is only presumed.
-func (st *state) multiNodeSure() bool {
-	return st.nnodes > 1 || st.machines(st.trustedHosts()) > 1 || st.fewerOnHost()
-}
-
-// fewerOnHost reports whether ranks are missing that must be on another host.
-func (st *state) fewerOnHost() bool {
-	return st.nranks > 0 && st.connected > 0 && st.ranksSeen() < st.nranks && len(st.procs) > 1
-}
-
 // sentence is the verdict for a person.
 func (st *state) sentence(v *Verdict) string {
 	switch {
@@ -568,12 +566,21 @@ func (st *state) sentence(v *Verdict) string {
 	case v.Fallback == nil:
 		return "Unknown: the log does not say what carries the data (NCCL_DEBUG=INFO or UCX_LOG_LEVEL=info makes it)."
 	}
-	if n, known := st.nodes(); known && n == 1 {
-		return "No fallback: the job runs on one node."
+	return v.cleared()
+}
+
+// cleared is the sentence of a job of which no fallback was seen. It speaks of what
+// was seen, and says how much of the job that is.
+func (v *Verdict) cleared() string {
+	s := "No fallback"
+	if scope := v.scope(); scope != "" {
+		s += " in what was seen (" + scope + ")"
 	}
-	s := "No fallback: " + strings.Join(v.Networks, ", ")
-	if len(v.Networks) == 0 {
-		s = "No fallback"
+	if v.NNodes != nil && *v.NNodes == 1 {
+		return s + ": the job runs on one node."
+	}
+	if len(v.Networks) > 0 {
+		s += ": " + strings.Join(v.Networks, ", ")
 	}
 	if len(v.Devices) > 0 {
 		s += fmt.Sprintf(" on %d device", len(v.Devices))
@@ -581,23 +588,41 @@ func (st *state) sentence(v *Verdict) string {
 			s += "s"
 		}
 	}
-	switch {
+	switch c := v.Connections; {
 	case v.GDR == nil:
 	case !*v.GDR:
 		s += ", GPUDirect off"
-	case v.GDRPartial:
-		relay := st.totals(func(k transportKey) bool { return k.gdr == gdrRelay })
-		staged := st.totals(func(k transportKey) bool { return k.gdr == gdrNo })
+	case v.GDRPartial && c != nil:
 		var but []string
-		if relay > 0 {
-			but = append(but, fmt.Sprintf("%d connections by way of another GPU", relay))
+		if c.Relayed > 0 {
+			but = append(but, fmt.Sprintf("%d connections by way of another GPU", c.Relayed))
 		}
-		if staged > 0 {
-			but = append(but, fmt.Sprintf("%d through the host", staged))
+		if c.Staged > 0 {
+			but = append(but, fmt.Sprintf("%d through the host", c.Staged))
 		}
 		s += ", GPUDirect on (" + strings.Join(but, ", ") + ")"
+	case v.GDRPartial:
+		s += ", GPUDirect on for some"
 	default:
 		s += ", GPUDirect on"
 	}
 	return s + "."
+}
+
+// scope says how much of the job was seen; "" where all of it was.
+func (v *Verdict) scope() string {
+	var parts []string
+	switch {
+	case v.RanksSeen == nil:
+		parts = append(parts, "of how many ranks is not known")
+	case v.NRanks == nil:
+		parts = append(parts, fmt.Sprintf("%d ranks, of how many is not known", *v.RanksSeen))
+	case *v.RanksSeen < *v.NRanks:
+		parts = append(parts, fmt.Sprintf("%d of %d ranks", *v.RanksSeen, *v.NRanks))
+	}
+	ofNCCL := v.Library == "nccl" || v.Library == "rccl"
+	if ofNCCL && v.Connections == nil && len(v.InterNodeTransports) == 0 && (v.NNodes == nil || *v.NNodes > 1) {
+		parts = append(parts, "no connection between nodes")
+	}
+	return strings.Join(parts, ", ")
 }

@@ -39,17 +39,27 @@ type Verdict struct {
 	GDR                 *bool     `json:"gdr"` // nil: the log cannot tell
 	GDRPartial          bool      `json:"gdr_partial"`
 	GDRRanks            *GDRRanks `json:"gdr_ranks"` // nil: the log does not tell by rank
-	Devices             []string  `json:"devices"`
-	RanksSeen           *int      `json:"ranks_seen"`
-	NRanks              *int      `json:"nranks"`
-	NNodes              *int      `json:"nnodes"`
-	Fallback            *bool     `json:"fallback"` // nil: the log cannot tell
-	Cause               *string   `json:"cause"`
-	Intentional         bool      `json:"intentional"` // the user chose that transport
-	FatalErrors         []string  `json:"fatal_errors"`
-	Pairs               []Pair    `json:"pairs,omitempty"` // only where they were asked for
-	Events              []Event   `json:"events"`
-	Sentence            string    `json:"sentence"` // the verdict in one sentence, with the fix
+	// Connections of NCCL between nodes that were seen; nil: none was.
+	Connections *Connections `json:"connections"`
+	Devices     []string     `json:"devices"`
+	RanksSeen   *int         `json:"ranks_seen"`
+	NRanks      *int         `json:"nranks"`
+	NNodes      *int         `json:"nnodes"`
+	Fallback    *bool        `json:"fallback"` // nil: the log cannot tell
+	Cause       *string      `json:"cause"`
+	Intentional bool         `json:"intentional"` // it is shown that the user chose that transport
+	FatalErrors []string     `json:"fatal_errors"`
+	Pairs       []Pair       `json:"pairs,omitempty"` // only where they were asked for
+	Events      []Event      `json:"events"`
+	Sentence    string       `json:"sentence"` // the verdict in one sentence, with the fix
+}
+
+// Connections counts those of NCCL between nodes, by how they reach the GPU's memory.
+type Connections struct {
+	Direct  int `json:"direct"`
+	Relayed int `json:"relayed"` // by way of another GPU of the node
+	Staged  int `json:"staged"`  // through the host's memory
+	Untold  int `json:"untold"`  // the line was cut off before it said
 }
 
 // GDRRanks is GPUDirect rank by rank, in the numbers of the largest communicator:
@@ -84,6 +94,15 @@ type Options struct {
 	Now func() time.Time
 	// Host is where bytes come from whose lines do not name a host.
 	Host string
+	// Known is what is known of the job beside its logs.
+	Known Known
+}
+
+// Known is what a plan or a machine tells of a job. The zero value knows nothing.
+type Known struct {
+	OneNode bool              // all ranks run on one node
+	RDMA    bool              // its hosts have usable RDMA
+	Env     map[string]string // what the ranks see of the user's settings
 }
 
 // Watcher gathers what any number of streams and files of one job say.

@@ -49,6 +49,19 @@ func netdevsOnly(list string) bool {
 	return list != "" && list != "all" && !strings.HasPrefix(list, "^") && !strings.ContainsAny(list, ":*")
 }
 
+// AsAsked is the verdict of a job of which more is known than its logs tell: by
+// setting its user chose TCP; "" by none.
+func (v Verdict) AsAsked(setting string) Verdict {
+	if setting == "" || v.Fallback == nil || !*v.Fallback || v.Intentional {
+		return v
+	}
+	v.Intentional = true
+	if _, text, ok := strings.Cut(v.Sentence, "FALLBACK to TCP: "); ok {
+		v.Sentence = "TCP, as was asked for (" + setting + "): " + text
+	}
+	return v
+}
+
 // Merge joins what the eyes of several nodes say of one job.
 func Merge(vs []Verdict) Verdict {
 	if len(vs) == 1 {
@@ -95,6 +108,15 @@ func Merge(vs []Verdict) Verdict {
 			out.GDRRanks.Partly = append(out.GDRRanks.Partly, r.Partly...)
 			out.GDRRanks.No = append(out.GDRRanks.No, r.No...)
 		}
+		if c := v.Connections; c != nil {
+			if out.Connections == nil {
+				out.Connections = &Connections{}
+			}
+			out.Connections.Direct += c.Direct
+			out.Connections.Relayed += c.Relayed
+			out.Connections.Staged += c.Staged
+			out.Connections.Untold += c.Untold
+		}
 		addInt(&out.RanksSeen, v.RanksSeen, false)
 		addInt(&out.NRanks, v.NRanks, true)
 		addInt(&out.NNodes, v.NNodes, true)
@@ -134,6 +156,9 @@ func Merge(vs []Verdict) Verdict {
 		cause := CauseMixed
 		out.Cause, out.Intentional = &cause, false
 		out.Sentence = "FALLBACK to TCP: " + causeTexts[CauseMixed]
+	}
+	if out.Fallback != nil && !fellBack {
+		out.Sentence = out.cleared()
 	}
 	if len(out.FatalErrors) > 0 && !fellBack {
 		for _, v := range vs {
