@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"os/user"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -16,8 +15,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"fabrun/launcher"
-	"fabrun/launcher/cmdline"
 	"fabrun/launcher/hosts"
 	"fabrun/launcher/plan"
 	"fabrun/launcher/preflight"
@@ -164,29 +161,6 @@ type lookFor struct {
 	places []live.Asked // what the job needs at the same path everywhere
 }
 
-// jobPlaces are the paths that a job started here needs on every host: its
-// working directory, and the program where this machine has it.
-func (a *app) jobPlaces(cmd cmdline.Command) []live.Asked {
-	var out []live.Asked
-	for _, words := range cmd.Programs() {
-		if cmd.Container() != "" || len(words) == 0 || words[0] == "" {
-			continue // what is in an image is nowhere outside
-		}
-		path, _ := a.getenv("PATH")
-		file, err := launcher.LookPath(words[0], path, ".")
-		if err != nil {
-			continue // the launcher will say so, or it is on the other hosts only
-		}
-		if file, err = filepath.Abs(file); err == nil {
-			out = append(out, live.Asked{Role: topology.RoleProgram, Path: file})
-		}
-	}
-	if dir, err := os.Getwd(); err == nil {
-		out = append(out, live.Asked{Role: topology.RoleDirectory, Path: dir})
-	}
-	return out
-}
-
 // snapshotArgs are the arguments with which another host looks at itself.
 func (a *app) snapshotArgs(want lookFor) []string {
 	args := []string{"snapshot"}
@@ -245,7 +219,11 @@ func (a *app) lookAtNodes(ctx context.Context, t remote.Transport, alloc hosts.A
 		if !ok {
 			f := unreachable(h.Name, errs[h.Name])
 			n.finds = append(n.finds, f)
-			n.look.Miss(h.Name, f.Seen)
+			why := f.Seen
+			if he, ok := errors.AsType[*remote.HostError](errs[h.Name]); ok {
+				why = he.Why()
+			}
+			n.look.Miss(h.Name, why)
 			continue
 		}
 		n.look.Seen++
@@ -322,7 +300,7 @@ func unreachable(host string, err error) finding.Finding {
 	var he *remote.HostError
 	f.Seen = strings.TrimPrefix(err.Error(), host+": ")
 	if errors.As(err, &he) {
-		f.Seen, f.Hint = he.Why(), he.Hint
+		f.Seen, f.Hint = fmt.Sprintf("%s: %s", he.Cause, he.Why()), he.Hint
 	}
 	return f
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,13 +10,15 @@ import (
 	"fabrun/launcher/cmdline"
 	"fabrun/launcher/hosts"
 	"fabrun/launcher/openfoam"
-	"fabrun/launcher/remote"
+	"fabrun/topology"
 	"fabrun/topology/finding"
+	"fabrun/topology/live"
 )
 
 // wantedFile is a file or directory of the job that every node has to have at
 // the same place.
 type wantedFile struct {
+	role string // topology.RoleProgram or RoleDirectory
 	path string // absolute
 	what finding.Finding
 }
@@ -31,9 +32,10 @@ func (a *app) wantedFiles(cmd cmdline.Command) []wantedFile {
 		return nil
 	}
 	var out []wantedFile
-	add := func(path string, f finding.Finding) {
+	add := func(role, path string, f finding.Finding) {
+		path = filepath.Clean(path)
 		if !slices.ContainsFunc(out, func(w wantedFile) bool { return w.path == path }) {
-			out = append(out, wantedFile{path, f})
+			out = append(out, wantedFile{role, path, f})
 		}
 	}
 	at := dir
@@ -46,15 +48,15 @@ func (a *app) wantedFiles(cmd cmdline.Command) []wantedFile {
 	const shared = "put it on a file system that all nodes share"
 	switch args := openfoam.ReadArguments(program); {
 	case args.Parallel && !filepath.IsAbs(args.Case):
-		add(filepath.Join(at, args.Case), finding.Finding{
+		add(topology.RoleDirectory, filepath.Join(at, args.Case), finding.Finding{
 			ID: "openfoam.case", Severity: finding.Error, Why: "the case is not there: its ranks end at once", Hint: "have the case on a file system that all nodes share, or on every node at this place",
 		})
 	case args.Parallel:
-		add(args.Case, finding.Finding{
+		add(topology.RoleDirectory, args.Case, finding.Finding{
 			ID: "openfoam.case", Severity: finding.Error, Why: "the case is not there: its ranks end at once", Hint: "have the case on a file system that all nodes share, or on every node at this place",
 		})
 	default:
-		add(at, finding.Finding{ID: "node.directory", Severity: finding.Warning, Why: "ranks start in another directory there, or not at all", Hint: shared})
+		add(topology.RoleDirectory, at, finding.Finding{ID: "node.directory", Severity: finding.Warning, Why: "ranks start in another directory there, or not at all", Hint: shared})
 	}
 	if cmd.Launcher.Dialect == cmdline.Torchrun || cmd.Launcher.Dialect == cmdline.Horovodrun {
 		return out
@@ -74,42 +76,70 @@ func (a *app) wantedFiles(cmd cmdline.Command) []wantedFile {
 			f.Severity, f.Why = finding.Warning, "it is in PATH here and not at the same place there: another one may run, or none"
 			f.Hint = "install it alike on all nodes, or name it by its path"
 		}
-		add(file, f)
+		add(topology.RoleProgram, file, f)
 	}
 	return out
 }
 
-// missingOnNodes asks the hosts which of the wanted files they have, in one
-// command each, and says which are missing where.
-func missingOnNodes(ctx context.Context, t remote.Transport, on []string, files []wantedFile) []finding.Finding {
-	if len(on) == 0 || len(files) == 0 {
-		return nil
-	}
-	argv := []string{"ls", "-d", "--"}
-	for _, f := range files {
-		argv = append(argv, f.path)
-	}
-	missing := make([][]string, len(files))
-	for _, r := range remote.RunSame(ctx, t, on, remote.Command{Argv: argv}, remote.Options{Deadline: lookDeadline}) {
-		if r.Err != nil || r.Status > 2 {
-			continue // it could not be asked, which is no answer
+// jobPlaces are the paths that a host is asked for when it looks at itself: the
+// wanted files, and, for what is compared between hosts, every program that this
+// machine has and the directory of the start.
+func (a *app) jobPlaces(cmd cmdline.Command, wanted []wantedFile) []live.Asked {
+	var out []live.Asked
+	add := func(role, path string) {
+		if ask := (live.Asked{Role: role, Path: path}); !slices.Contains(out, ask) {
+			out = append(out, ask)
 		}
-		lines := strings.Split(string(r.Stdout), "\n")
-		for i, f := range files {
-			if !slices.Contains(lines, f.path) {
-				missing[i] = append(missing[i], r.Host)
+	}
+	for _, f := range wanted {
+		add(f.role, f.path)
+	}
+	for _, words := range cmd.Programs() {
+		if cmd.Container() != "" || len(words) == 0 || words[0] == "" {
+			continue // what is in an image is nowhere outside
+		}
+		path, _ := a.getenv("PATH")
+		file, err := launcher.LookPath(words[0], path, ".")
+		if err != nil {
+			continue // the launcher will say so, or it is on the other hosts only
+		}
+		if file, err = filepath.Abs(file); err == nil {
+			add(topology.RoleProgram, file)
+		}
+	}
+	if dir, err := os.Getwd(); err == nil {
+		add(topology.RoleDirectory, dir)
+	}
+	return out
+}
+
+// missingOnNodes says which of the wanted files are missing where, by what the
+// hosts said when they were asked. A host that said nothing of a file is not named.
+func missingOnNodes(on []topology.Host, names []string, files []wantedFile) []finding.Finding {
+	var out []finding.Finding
+	for _, file := range files {
+		var gone, unusable []string
+		reason := ""
+		for i, h := range on {
+			at := slices.IndexFunc(h.Places, func(p topology.Place) bool { return p.Role == file.role && p.Path == file.path })
+			switch {
+			case at < 0 || h.Places[at].Missing == "":
+			case h.Places[at].Missing == "ENOENT":
+				gone = append(gone, names[i])
+			default:
+				unusable, reason = append(unusable, names[i]), h.Places[at].Missing
 			}
 		}
-	}
-	var out []finding.Finding
-	for i, names := range missing {
-		if len(names) == 0 {
-			continue
+		f := file.what
+		f.Subject, f.Wanted = file.path, "there on every node"
+		if len(gone) > 0 {
+			f.Seen = "not on " + hosts.Compress(gone)
+			out = append(out, f)
 		}
-		f := files[i].what
-		f.Subject = files[i].path
-		f.Seen, f.Wanted = "not on "+hosts.Compress(names), "there on every node"
-		out = append(out, f)
+		if len(unusable) > 0 {
+			f.Seen = "cannot be used on " + hosts.Compress(unusable) + " (" + reason + ")"
+			out = append(out, f)
+		}
 	}
 	return out
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,31 +9,9 @@ import (
 	"testing"
 
 	"fabrun/launcher/cmdline"
-	"fabrun/launcher/remote"
 	"fabrun/topology"
+	"fabrun/topology/finding"
 )
-
-// nodesWithFiles is a transport to hosts of which each has some files: its ls
-// answers as the real one does, with status 2 where one is missing.
-type nodesWithFiles map[string][]string
-
-func (n nodesWithFiles) Exec(_ context.Context, host string, cmd remote.Command, s remote.Streams) (int, error) {
-	have, up := n[host]
-	if !up {
-		return -1, &remote.HostError{Host: host, Err: fmt.Errorf("down")}
-	}
-	status := 0
-	for _, path := range cmd.Argv[slices.Index(cmd.Argv, "--")+1:] {
-		if slices.Contains(have, path) {
-			fmt.Fprintln(s.Stdout, path)
-		} else {
-			status = 2
-		}
-	}
-	return status, nil
-}
-func (nodesWithFiles) Name() string { return "test" }
-func (nodesWithFiles) Close() error { return nil }
 
 // TestFilesOnNodes: what the ranks need, and where it is missing.
 func TestFilesOnNodes(t *testing.T) {
@@ -73,16 +50,29 @@ func TestFilesOnNodes(t *testing.T) {
 	} {
 		t.Run(tc.argv+" with "+tc.n2, func(t *testing.T) {
 			argv := strings.Fields(tc.argv)
-			files := a.wantedFiles(cmdline.Parse(cmdline.Identify(argv, "(Open MPI) 4.1.4", ""), argv))
-			nodes := nodesWithFiles{"n1": nil, "n2": nil}
-			for _, f := range files {
-				nodes["n1"] = append(nodes["n1"], f.path)
+			cmd := cmdline.Parse(cmdline.Identify(argv, "(Open MPI) 4.1.4", ""), argv)
+			files := a.wantedFiles(cmd)
+			// n1 has all of it, n3 was asked by an older look and says nothing.
+			places := func(have func(path string) bool) topology.Host {
+				var h topology.Host
+				for _, ask := range a.jobPlaces(cmd, files) {
+					p := topology.Place{Role: ask.Role, Path: ask.Path}
+					if !have(ask.Path) {
+						p.Missing = "ENOENT"
+					}
+					h.Places = append(h.Places, p)
+				}
+				return h
 			}
-			for _, name := range strings.Fields(tc.n2) {
-				nodes["n2"] = append(nodes["n2"], filepath.Join(dir, name))
+			on := []topology.Host{
+				places(func(string) bool { return true }),
+				places(func(path string) bool {
+					return slices.ContainsFunc(strings.Fields(tc.n2), func(name string) bool { return filepath.Join(dir, name) == path })
+				}),
+				{},
 			}
 			var got []string
-			for _, f := range missingOnNodes(t.Context(), nodes, []string{"n1", "n2", "n3"}, files) {
+			for _, f := range missingOnNodes(on, []string{"n1", "n2", "n3"}, files) {
 				name, err := filepath.Rel(dir, f.Subject)
 				if err != nil {
 					t.Fatal(err)
@@ -93,6 +83,16 @@ func TestFilesOnNodes(t *testing.T) {
 				t.Errorf("got  %q\nwant %q", g, tc.want)
 			}
 		})
+	}
+}
+
+// What is there and cannot be used is said with its reason.
+func TestFilesThatCannotBeUsed(t *testing.T) {
+	file := wantedFile{topology.RoleProgram, "/opt/a.out", finding.Finding{ID: "node.program"}}
+	on := []topology.Host{{Places: []topology.Place{{Role: topology.RoleProgram, Path: "/opt/a.out", Missing: "EACCES"}}}}
+	got := missingOnNodes(on, []string{"n1"}, []wantedFile{file})
+	if len(got) != 1 || got[0].Seen != "cannot be used on n1 (EACCES)" {
+		t.Errorf("%+v", got)
 	}
 }
 

@@ -195,14 +195,13 @@ func (a *app) lookAtJob(ctx context.Context, job *jobLook, o jobOptions) error {
 		//nolint:errcheck // connections that are no longer needed
 		defer t.Close()
 	}
-	seen, err := a.lookAtNodes(ctx, t, job.alloc, job.hosts[0], lookFor{places: a.jobPlaces(job.cmd)})
+	wanted := a.wantedFiles(job.cmd)
+	seen, err := a.lookAtNodes(ctx, t, job.alloc, job.hosts[0], lookFor{places: a.jobPlaces(job.cmd, wanted)})
 	if err != nil {
 		return err
 	}
 	job.finds, job.self = append(job.finds, seen.finds...), seen.path
-	others, _ := otherNodes(job.alloc)
-	others = slices.DeleteFunc(others, func(h string) bool { return !slices.Contains(seen.names, h) })
-	job.finds = append(job.finds, missingOnNodes(ctx, t, others, a.wantedFiles(job.cmd))...)
+	job.finds = append(job.finds, missingOnNodes(seen.hosts, seen.names, wanted)...)
 	// Hosts of a file that could not be read are missed too.
 	seen.look.Unseen = append(job.look.Unseen, seen.look.Unseen...)
 	job.look = seen.look

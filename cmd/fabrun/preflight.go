@@ -128,7 +128,8 @@ func lookFindings(job jobLook, prof profiles.Profile, res envgen.Result) []findi
 		all = append(all, preflight.Across(named, ports)...)
 	}
 	return slices.DeleteFunc(all, func(f finding.Finding) bool {
-		return f.Severity == finding.Note || slices.ContainsFunc(res.Findings, func(said finding.Finding) bool {
+		missing := func(said finding.Finding) bool { return strings.HasPrefix(f.ID, "place.") && said.Subject == f.Subject }
+		return f.Severity == finding.Note || slices.ContainsFunc(job.finds, missing) || slices.ContainsFunc(res.Findings, func(said finding.Finding) bool {
 			return finding.Supersedes(said.ID, f.ID) && (said.Host == "" || f.Host == "" || said.Host == f.Host || said.Host == hostItself(job, f.Host))
 		})
 	})

@@ -173,3 +173,37 @@ func (l *slurmLab) gone(t *testing.T, file string) {
 	}
 	_ = os.Remove(file)
 }
+
+// TestRealSrunLook: a job's look asks every node by one step, one node alone as
+// well as three, and what is on the node is found there.
+func TestRealSrunLook(t *testing.T) {
+	lab := startSlurm(t, "")
+	program := lab.write("a.out", "#!/bin/sh\necho $SLURM_STEP_ID\n", 0o755)
+	for _, nodes := range []string{"1", "3"} {
+		script := fmt.Sprintf("%s plan --json -- srun -N%s -n%s %s >plan.json 2>&1; srun -N1 -n1 %s", lab.fabrun, nodes, nodes, program, program)
+		if step := lab.output("salloc", "-Q", "-N"+nodes, "/bin/sh", "-c", script); step != "1\n" {
+			t.Errorf("%s nodes: the step after the look is %q, want 1: one look is one step", nodes, step)
+		}
+		text, err := os.ReadFile(filepath.Join(lab.dir, "plan.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var p struct {
+			Looked struct {
+				Hosts, Seen int
+			}
+			Findings []struct{ ID, Subject, Seen string }
+		}
+		if err := json.Unmarshal(text, &p); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		if fmt.Sprint(p.Looked.Hosts, p.Looked.Seen) != nodes+" "+nodes {
+			t.Errorf("%s nodes: looked at %+v", nodes, p.Looked)
+		}
+		for _, f := range p.Findings {
+			if strings.HasPrefix(f.ID, "node.") || strings.HasPrefix(f.ID, "place.") {
+				t.Errorf("%s nodes: %+v", nodes, f)
+			}
+		}
+	}
+}
