@@ -41,6 +41,9 @@ func varRules() []varRule {
 		{"hca.nccl-set", ncclHCA},
 		{"hca.cross-rail", ncclCrossNIC},
 		{"gid.nccl", ncclGID},
+		{"hca.pkey", ncclPKey},
+		{"hca.pxn", rcclPXN},
+		{"hca.bond-qps", bondQPs},
 		{"gdr.level", ncclGDR},
 		{"qos.nccl", ncclQoS},
 		{"qos.adaptive-routing", ncclAdaptive},
@@ -48,6 +51,8 @@ func varRules() []varRule {
 		{"gate.nccl", ncclGate},
 		{"hca.nvshmem", nvshmem},
 		{"hca.ucx-devices", ucxDevices},
+		{"hca.ucx-reach", ucxReach},
+		{"hca.pkey", ucxPKey},
 		{"gid.ucx", ucxGID},
 		{"qos.ucx", ucxQoS},
 		{"gate.openmpi", openMPIGate},
@@ -83,6 +88,7 @@ func Compute(in Input) Result {
 		s.planGIDs()
 		s.oddNodes()
 		s.otherFabrics()
+		s.unreadFiles()
 		s.portFindings()
 		perHost = make([][]Var, len(s.nodes))
 		for i, n := range s.nodes {
@@ -120,7 +126,7 @@ func Compute(in Input) Result {
 	}
 	markScopes(res.Hosts)
 	res.Networks = s.networks()
-	res.Contract = s.contract()
+	res.Contract = s.contract(res.Hosts)
 	for _, h := range in.Profile.Hints {
 		s.add(finding.Finding{
 			ID: "profile.hint", Severity: finding.Note, Subject: "profile " + in.Profile.Name, Seen: "cannot be seen from inside this machine",
@@ -433,7 +439,7 @@ func (s *state) networks() []string {
 }
 
 // contract says in one line what the job should run on.
-func (s *state) contract() string {
+func (s *state) contract(hosts []HostEnv) string {
 	nets := s.networks()
 	if nets[0] == "socket" && s.unfit() {
 		return "nothing set: profile " + s.in.Profile.Name + " fits no port of the job's hosts"
@@ -460,14 +466,8 @@ func (s *state) contract() string {
 	if r := s.commonRate(); r > 0 {
 		text += fmt.Sprintf(" (%g Gb/s)", r)
 	}
-	if h := s.nodes[s.firstUsed()].h; s.usesNCCL() && len(h.GPUs) > 0 {
-		bar, _, _ := platformBars(h)
-		switch {
-		case gdrPossible(h) == no:
-			text += ", GPUDirect off"
-		case gdrPossible(h) == yes && bar == "":
-			text += ", GPUDirect on"
-		}
+	if i := s.firstUsed(); i < len(hosts) {
+		text += s.gdrText(s.nodes[i], hosts[i].Vars)
 	}
 	if q := s.in.Profile.Fabric.QoS; q != nil && slices.Contains(nets, "roce") {
 		text += fmt.Sprintf(", DSCP %d", q.RDMA.DSCP)

@@ -56,7 +56,7 @@ func platformBars(h *topology.Host) (id, why, hint string) {
 }
 
 // ncclGDR widens NCCL's GPUDirect level where its default would leave a GPU
-// without the NIC of its own socket; never beyond PHB.
+// without the NIC of its own socket and no neighbour relays it; never beyond PHB.
 func ncclGDR(s *state, n *node) []Var {
 	if !s.usesNCCL() || len(n.h.GPUs) == 0 || len(n.verbsPorts(false)) == 0 {
 		return nil
@@ -84,44 +84,170 @@ func ncclGDR(s *state, n *node) []Var {
 	if len(n.h.PCI) == 0 {
 		return nil // no PCI tree was seen: no distance is known
 	}
-	defaultLevel := topology.PXB
-	if atLeast(n.v.NCCL, "2.28") == yes {
-		defaultLevel = topology.P2C
-	}
-	var evidence, far []string
-	needed := topology.PathType("")
-	for _, r := range n.reaches() {
-		if r.path.NCCL == "" {
+	level := defaultLevel(n)
+	var evidence, far, through []string
+	for _, w := range s.ways(n) {
+		if w.kind == "" {
 			return nil
 		}
-		evidence = append(evidence, fmt.Sprintf("GPU %d (%s) to %s: %s", r.gpu.Index, r.gpu.PCI, r.path.HCA, r.path.NCCL))
+		evidence = append(evidence, w.text())
 		switch {
-		case topology.PHB.Closer(r.path.NCCL):
-			far = append(far, fmt.Sprintf("GPU %d", r.gpu.Index))
-		case needed == "" || needed.Closer(r.path.NCCL):
-			needed = r.path.NCCL
+		case !level.Closer(w.kind):
+		case w.relay != "":
+		case w.kind == topology.PHB:
+			through = append(through, fmt.Sprintf("GPU %d", w.gpu.Index))
+		default:
+			far = append(far, fmt.Sprintf("GPU %d", w.gpu.Index))
 		}
 	}
 	if len(far) > 0 {
 		s.add(finding.Finding{
 			ID: "gdr.far-gpu", Severity: finding.Note, Host: n.h.Name, Subject: strings.Join(far, ", "), Seen: "the nearest NIC is on the other socket",
-			Wanted: "a NIC on each socket", Why: "these GPUs go through a neighbour's NIC (PXN) or host memory, which is faster than GPUDirect across the socket link", Hint: "nothing to do for this job",
+			Wanted: "a NIC on each socket", Why: "these GPUs go through host memory, which is faster than GPUDirect across the socket link", Hint: "nothing to do for this job",
 		})
 	}
-	if needed != topology.PHB || !defaultLevel.Closer(needed) {
+	if len(through) == 0 {
 		n.leave(Var{
-			Name: "NCCL_NET_GDR_LEVEL", Why: "NCCL's default " + string(defaultLevel) + " reaches every GPU's nearest NIC that is worth reaching", Evidence: evidence,
-			Rejected: []Alternative{{Value: "PHB", Why: "not needed: no GPU has its NIC behind the root complex"}},
+			Name: "NCCL_NET_GDR_LEVEL", Why: "NCCL's default " + string(level) + " serves every GPU whose NIC is worth reaching, by itself or by a neighbour's NIC (PXN)", Evidence: evidence,
+			Rejected: []Alternative{{Value: "PHB", Why: "not needed: no GPU depends on a NIC behind the root complex"}},
 		})
 		return nil
 	}
 	return []Var{{
 		Name: "NCCL_NET_GDR_LEVEL", Value: string(topology.PHB), Evidence: evidence,
-		Why: "a GPU reaches its nearest NIC only through the CPU's root complex; NCCL's default " + string(defaultLevel) + " would send it through host memory",
+		Why: "GPUs that reach their nearest NIC only through the CPU, and that no neighbour relays: " + strings.Join(through, ", ") + "; NCCL's default " + string(level) + " would send them through host memory",
 		Rejected: []Alternative{
-			{Value: string(defaultLevel), Why: "NCCL's default: no GPUDirect between a GPU and the NIC of its own socket"},
+			{Value: string(level), Why: "NCCL's default: no GPUDirect between these GPUs and the NIC of their own socket"},
 			{Value: "SYS", Why: "across the socket link GPUDirect is slower than a neighbour's NIC or host memory"},
 		},
 		IfWrong: "narrower: no GPUDirect for these GPUs; wider: GPUDirect across the socket link",
 	}}
+}
+
+// defaultLevel is how far NCCL uses GPUDirect by itself: PXB from 2.6 on; on
+// Grace, whose NICs a GPU reaches over C2C, P2C since 2.27 (graph/paths.cc).
+func defaultLevel(n *node) topology.PathType {
+	if !n.rccl() && atLeast(n.v.NCCL, "2.27") == yes {
+		return topology.P2C
+	}
+	return topology.PXB
+}
+
+// way is how a GPU gets to its nearest chosen NIC in NCCL's eyes.
+type way struct {
+	reach
+	kind  topology.PathType // as this version of NCCL counts it; "" unknown
+	relay string            // the GPU over whose NIC it goes (PXN); "" none
+}
+
+func (w way) text() string {
+	t := fmt.Sprintf("GPU %d (%s) to %s: %s", w.gpu.Index, w.gpu.PCI, w.path.HCA, w.kind)
+	if w.relay != "" {
+		t += ", relayed by " + w.relay
+	}
+	return t
+}
+
+// ways are those of a node's visible GPUs. A GPU with an NVLink neighbour that is
+// beside a NIC is relayed by it (PXN, 2.12 on; RCCL's is off unless asked for).
+func (s *state) ways(n *node) []way {
+	var out []way
+	for _, r := range n.reaches() {
+		w := way{reach: r, kind: r.path.NCCL}
+		// Until 2.26 C2C did not count: the way is one through the CPU. For a
+		// version that is not known the same holds, which is right for both.
+		if w.kind == topology.P2C && defaultLevel(n) != topology.P2C {
+			w.kind = topology.PHB
+		}
+		out = append(out, w)
+	}
+	if !s.relays(n) || !slices.ContainsFunc(out, func(w way) bool { return topology.PXB.Closer(w.kind) }) {
+		return out
+	}
+	links := topology.Paths(*n.h)
+	linked := func(a, b string) bool {
+		return slices.ContainsFunc(links, func(p topology.Path) bool {
+			return p.HCA == "" && p.NCCL == topology.NVL && (p.From == a && p.To == b || p.From == b && p.To == a)
+		})
+	}
+	for i := range out {
+		if !topology.PXB.Closer(out[i].kind) {
+			continue
+		}
+		for _, near := range out {
+			if near.kind != "" && !topology.PXB.Closer(near.kind) && linked(out[i].gpu.PCI, near.gpu.PCI) {
+				out[i].relay = fmt.Sprintf("GPU %d", near.gpu.Index)
+				break
+			}
+		}
+	}
+	return out
+}
+
+// relays says whether the library relays through a neighbour's NIC.
+func (s *state) relays(n *node) bool {
+	for _, set := range s.settings(n) {
+		if v, ok := ncclInt(set.Value); set.Name == "NCCL_PXN_DISABLE" && ok {
+			return v == 0
+		}
+	}
+	if n.rccl() {
+		return s.cross.reach == no // then it is told to
+	}
+	return atLeast(n.v.NCCL, "2.12") != no
+}
+
+// gdrServed counts the GPUs that GPUDirect serves at a level, of those whose way
+// is known.
+func (s *state) gdrServed(n *node, level topology.PathType) (served, of int) {
+	for _, w := range s.ways(n) {
+		if w.kind == "" {
+			continue
+		}
+		of++
+		if !level.Closer(w.kind) || w.relay != "" && !level.Closer(topology.PXB) {
+			served++
+		}
+	}
+	return served, of
+}
+
+// gdrText is what the contract promises of GPUDirect; "" nothing. vars are those
+// in force on the node.
+func (s *state) gdrText(n *node, vars []Var) string {
+	if !s.usesNCCL() || len(n.h.GPUs) == 0 {
+		return ""
+	}
+	switch gdrPossible(n.h) {
+	case no:
+		return ", GPUDirect off"
+	case unknown:
+		return ""
+	}
+	if bar, _, _ := platformBars(n.h); bar != "" {
+		return ""
+	}
+	if len(n.verbsPorts(true)) == 0 {
+		if n.v.NetPlugin == "" {
+			return "" // NCCL goes over sockets
+		}
+		return ", GPUDirect on"
+	}
+	if len(n.h.PCI) == 0 {
+		return ", GPUDirect on"
+	}
+	level := defaultLevel(n)
+	if i := indexVar(vars, "NCCL_NET_GDR_LEVEL"); i >= 0 && slices.Contains(levels, vars[i].Value) {
+		level = topology.PathType(vars[i].Value)
+	}
+	switch served, of := s.gdrServed(n, level); {
+	case of == 0:
+		return ""
+	case served == of:
+		return ", GPUDirect on"
+	case served == 0:
+		return ", GPUDirect off at level " + string(level)
+	default:
+		return fmt.Sprintf(", GPUDirect for %d of %d GPUs", served, of)
+	}
 }

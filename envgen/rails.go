@@ -15,6 +15,8 @@ import (
 type crossing struct {
 	reach answer
 	why   string
+	// routed: through a gateway, between Ethernet subnets.
+	routed bool
 }
 
 // planRails matches the chosen ports of all hosts: by subnet where the
@@ -194,48 +196,108 @@ func portNames(ps []*port) []string {
 
 // crossing decides whether rails reach each other: the profile says so, or
 // they share a subnet, or every host has a route from each rail to the others.
+// InfiniBand is not routed: another subnet prefix is another fabric.
 func (s *state) crossing(hosts []*node) crossing {
+	routed := s.etherSubnets(hosts) > 1
 	if r := s.in.Profile.Fabric.RailOnly; r != nil {
 		if *r {
-			return crossing{no, "profile " + s.in.Profile.Name + " says rail_only = true"}
+			return crossing{reach: no, why: "profile " + s.in.Profile.Name + " says rail_only = true"}
 		}
-		return crossing{yes, "profile " + s.in.Profile.Name + " says rail_only = false"}
+		return crossing{reach: yes, why: "profile " + s.in.Profile.Name + " says rail_only = false", routed: routed}
 	}
 	if len(s.rails) < 2 {
-		return crossing{yes, "one rail"}
+		return crossing{reach: yes, why: "one rail"}
 	}
-	prefixes := map[string]bool{}
+	var ib []*port
 	for _, n := range hosts {
 		for _, p := range n.use {
 			switch {
-			case p.infiniband() && len(p.p.GIDs) > 0:
-				b := p.p.GIDs[0].Addr.As16()
-				prefixes[fmt.Sprintf("ib %x", b[:8])] = true
 			case p.infiniband():
-				prefixes["ib"] = true
-			case p.subnet.IsValid():
-				prefixes[p.subnet.String()] = true
-			default:
-				return crossing{unknown, "the subnets of the rails are not known"}
+				ib = append(ib, p)
+			case !p.subnet.IsValid():
+				return crossing{reach: unknown, why: "the subnets of the rails are not known"}
 			}
 		}
 	}
-	if len(prefixes) == 1 {
-		return crossing{yes, "all rails are in one subnet"}
+	for _, p := range ib {
+		a, okA := ib[0].prefix()
+		if b, okB := p.prefix(); okA && okB && a != b {
+			return crossing{reach: no, why: fmt.Sprintf("%s: two InfiniBand fabrics: %s is in subnet %s, %s in %s", p.node.h.Name, ib[0].name(), a.Masked().Addr(), p.name(), b.Masked().Addr())}
+		}
+		if share, known := topology.SharePartition(*ib[0].p, *p.p); known && !share {
+			return crossing{reach: no, why: fmt.Sprintf("%s and %s share no partition", ib[0].name(), p.name())}
+		}
+	}
+	switch {
+	case len(ib) > 0 && routed, len(ib) > 0 && s.etherSubnets(hosts) > 0:
+		return crossing{reach: no, why: "InfiniBand and Ethernet rails"}
+	case !routed:
+		return crossing{reach: yes, why: "all rails are in one subnet"}
 	}
 	for _, n := range hosts {
 		if n.h.Routes == nil {
-			return crossing{unknown, "rails in different subnets; routes not known"}
+			return crossing{reach: unknown, why: "rails in different subnets; routes not known"}
 		}
 		for _, p := range n.use {
 			for _, q := range n.use {
 				if p != q && p.subnet != q.subnet && !n.routes(p, q.subnet) {
-					return crossing{no, fmt.Sprintf("%s: no route from %s (%s) to %s", n.h.Name, p.name(), cmpOr(p.p.Netdev, "?"), q.subnet)}
+					return crossing{reach: no, why: fmt.Sprintf("%s: no route from %s (%s) to %s", n.h.Name, p.name(), cmpOr(p.p.Netdev, "?"), q.subnet)}
 				}
 			}
 		}
 	}
-	return crossing{yes, "every rail has a route to the subnets of the others"}
+	return crossing{reach: yes, why: "every rail has a route to the subnets of the others", routed: true}
+}
+
+// etherSubnets counts the subnets of the chosen Ethernet ports.
+func (s *state) etherSubnets(hosts []*node) int {
+	seen := map[netip.Prefix]bool{}
+	for _, n := range hosts {
+		for _, p := range n.use {
+			if p.subnet.IsValid() {
+				seen[p.subnet] = true
+			}
+		}
+	}
+	return len(seen)
+}
+
+// ucxSplits says whether UCX's ranks may have one rail each: any two of them must
+// reach each other by what UCX itself believes, which differs by version. Before
+// 1.19 it believes that every RoCE device reaches every other, and right it is
+// where rails are routed; 1.19 and 1.20.0 ask for a route; from 1.20.1 on a
+// device reaches an address only over the best route of the host, and that of
+// another rail's subnet is the host's own port there (ucs_netlink_is_best_route in
+// src/uct/ib/base/ib_iface.c).
+func (s *state) ucxSplits() (bool, string) {
+	switch {
+	case s.cross.reach != yes:
+		return false, s.cross.why
+	case !s.cross.routed:
+		return true, s.cross.why
+	}
+	switch s.ucxAtLeast("1.20.1") {
+	case no:
+		return true, s.cross.why
+	case yes:
+		return false, "rails in different subnets, and UCX from 1.20.1 on reaches a peer only over the best route, which is that of this host's own port there; UCX_IB_ROCE_REACHABILITY_MODE=all would allow one rail a rank"
+	}
+	return false, "rails in different subnets, UCX's version is not known, and from 1.20.1 on it reaches a peer only over the best route"
+}
+
+// ucxReach keeps UCX's lanes inside a rail where rails do not reach each other
+// and UCX believes that they do: before 1.19, which asks for routes. The length of
+// the subnet comes from the netdev since 1.13.
+func ucxReach(s *state, n *node) []Var {
+	if s.cross.reach != no || len(n.verbsPorts(false)) < 2 || !n.anyRoCE() || s.choseUCXTCP(n) || s.ucxGID.hangs ||
+		s.ucxAtLeast("1.13") != yes || s.ucxAtLeast("1.19") != no {
+		return nil
+	}
+	return []Var{{
+		Name: "UCX_IB_ROCE_LOCAL_SUBNET", Value: "y", Why: "rails do not reach each other (" + s.cross.why + "), and UCX " + n.v.UCX + " believes that every RoCE device reaches every other",
+		Evidence: []string{s.cross.why}, Rejected: []Alternative{{Value: "n", Why: "UCX's default: a lane between two rails times out"}},
+		IfWrong: "connections between rails time out; with y, peers behind a router are not reached",
+	}}
 }
 
 // routes says whether packets that leave by port p reach dst through a gateway.

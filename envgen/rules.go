@@ -97,6 +97,59 @@ func ncclCrossNIC(s *state, n *node) []Var {
 	}}
 }
 
+// rcclPXN turns RCCL's relay through a neighbour's NIC on where rails do not
+// reach each other: it is off by default there (NCCL_PARAM(PxnDisable, …, 1) in
+// src/graph/paths.cc of ROCm/rccl; issue 1303), and sends and receives between
+// GPUs of different numbers would then need queue pairs between rails.
+func rcclPXN(s *state, n *node) []Var {
+	if !s.usesNCCL() || !n.rccl() || s.cross.reach != no || len(n.verbsPorts(true)) < 2 {
+		return nil
+	}
+	return []Var{{
+		Name: "NCCL_PXN_DISABLE", Value: "0", Why: "rails do not reach each other (" + s.cross.why + "), and RCCL relays through a neighbour's NIC only when told so",
+		Evidence: []string{s.cross.why}, Rejected: []Alternative{{Value: "1", Why: "RCCL's default: connections between rails, which time out here"}},
+		IfWrong: "sends and receives between GPUs of different rails time out",
+	}}
+}
+
+// bondQPs gives a connection as many queue pairs as its bond has ports: one queue
+// pair leaves by one of them (RoCE LAG's affinity), which is a half of two.
+func bondQPs(s *state, n *node) []Var {
+	if !s.usesNCCL() || atLeast(n.v.NCCL, "2.10") == no {
+		return nil
+	}
+	most := 0
+	var evidence []string
+	for _, p := range n.verbsPorts(true) {
+		if !p.hca.Bond || p.netdev == nil {
+			continue
+		}
+		bond := p.netdev
+		if bond.Kind != "bond" {
+			bond = n.netdev(bond.Master)
+		}
+		if bond == nil || bond.BondMode == "active-backup" {
+			continue
+		}
+		ports := len(bond.Slaves)
+		if bond.LACPPorts != nil {
+			ports = *bond.LACPPorts
+		}
+		if ports > most {
+			most = ports
+		}
+		evidence = append(evidence, fmt.Sprintf("%s: %s of %d ports", p.name(), bond.Name, ports))
+	}
+	if most < 2 {
+		return nil
+	}
+	return []Var{{
+		Name: "NCCL_IB_QPS_PER_CONNECTION", Value: strconv.Itoa(most), Evidence: evidence, Why: "a queue pair leaves by one port of its bond: a connection needs one for each",
+		Rejected: []Alternative{{Value: "1", Why: "NCCL's default: one port of each bond carries a connection"}},
+		IfWrong:  "half of each bond stays idle where few connections are open",
+	}}
+}
+
 // gidPlan is what one library is told about GIDs.
 type gidPlan struct {
 	vars   []Var
@@ -516,11 +569,13 @@ func ucxDevices(s *state, n *node) []Var {
 	}
 	scope := JobScope
 	why := "the node's RDMA ports and nothing else, which takes UCX's tcp out"
-	if len(ps) > 1 && s.cross.reach == yes {
-		scope = RankScope
-		why += "; each rank gets those nearest to its GPU or NUMA node"
-	} else if len(ps) > 1 {
-		why += "; all rails for every rank, since ranks on different rails could not connect (" + s.cross.why + ")"
+	if len(ps) > 1 {
+		if split, reason := s.ucxSplits(); split {
+			scope = RankScope
+			why += "; each rank gets those nearest to its GPU or NUMA node"
+		} else {
+			why += "; all rails for every rank, since ranks on different rails could not connect (" + reason + ")"
+		}
 	}
 	return []Var{{
 		Name: "UCX_NET_DEVICES", Value: strings.Join(portNames(ps), ","), Scope: scope, Why: why, Evidence: portEvidence(ps),

@@ -2,10 +2,12 @@ package envgen
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"fabrun/profiles"
 	"fabrun/topology"
+	"fabrun/topology/finding"
 )
 
 // SiteSettings are the variables that a host's configuration files set by
@@ -15,6 +17,9 @@ import (
 func SiteSettings(h *topology.Host) []Setting {
 	var out []Setting
 	for _, f := range h.ConfigFiles {
+		if unread(h, f.Kind) {
+			continue
+		}
 		for i, line := range strings.Split(f.Text, "\n") {
 			name, value, ok := configLine(f.Kind, strings.TrimSuffix(line, "\r"))
 			if section(f.Kind, line) {
@@ -26,6 +31,54 @@ func SiteSettings(h *topology.Host) []Setting {
 		}
 	}
 	return out
+}
+
+// unread says whether the host's library does not read a kind of file: RCCL has
+// files of its own (~/.rccl.conf and /etc/rccl.conf, src/misc/param.cc of
+// ROCm/rccl) and never looks at NCCL's.
+func unread(h *topology.Host, kind string) bool {
+	return kind == "nccl" && usesRCCL(h) || kind == "rccl" && !usesRCCL(h)
+}
+
+// usesRCCL says whether a host's collectives library is AMD's.
+func usesRCCL(h *topology.Host) bool {
+	if len(h.GPUs) > 0 {
+		return !slices.ContainsFunc(h.GPUs, func(g topology.GPU) bool { return g.Vendor != "amd" })
+	}
+	return hasSoftware(h, "rccl") && !hasSoftware(h, "nccl")
+}
+
+func (n *node) rccl() bool { return usesRCCL(n.h) }
+
+// unreadFiles names settings in files that the host's library does not read.
+func (s *state) unreadFiles() {
+	if !s.usesNCCL() {
+		return
+	}
+	for _, n := range s.nodes {
+		for _, f := range n.h.ConfigFiles {
+			if !unread(n.h, f.Kind) {
+				continue
+			}
+			var names []string
+			for line := range strings.Lines(f.Text) {
+				if name, _, ok := configLine(f.Kind, strings.TrimRight(line, "\r\n")); ok {
+					names = append(names, name)
+				}
+			}
+			if len(names) == 0 {
+				continue
+			}
+			lib, own := "RCCL", "/etc/rccl.conf"
+			if f.Kind == "rccl" {
+				lib, own = "NCCL", "/etc/nccl.conf"
+			}
+			s.add(finding.Finding{
+				ID: "value.file-unread", Severity: finding.Warning, Host: n.h.Name, Subject: "/" + strings.TrimPrefix(f.Path, "/"), Seen: "sets " + strings.Join(names, ", "),
+				Wanted: own, Why: lib + " is this host's library, and it never reads this file: what it sets is not in force", Hint: "move what is meant for the job to " + own,
+			})
+		}
+	}
 }
 
 // shippedDefault reports whether a setting is what a distribution's package
@@ -49,12 +102,12 @@ func section(kind, line string) bool {
 
 func configLine(kind, line string) (name, value string, ok bool) {
 	switch kind {
-	case "nccl":
+	case "nccl", "rccl":
 		if strings.HasPrefix(line, "#") {
 			return "", "", false
 		}
 		name, value, ok = strings.Cut(line, "=")
-		return name, value, ok && strings.HasPrefix(name, "NCCL_")
+		return name, value, ok && (strings.HasPrefix(name, "NCCL_") || strings.HasPrefix(name, "RCCL_"))
 	case "ucx":
 		line = strings.TrimSpace(line)
 		if strings.HasPrefix(line, "#") || strings.HasPrefix(line, ";") {

@@ -419,7 +419,7 @@ type EnvVar struct {
 // ConfigFile is a configuration file that a library reads by itself.
 type ConfigFile struct {
 	Path string // without leading slash
-	Kind string // "nccl", "ucx", "mca-openmpi", "mca-prte", "mca-pmix"
+	Kind string // "nccl", "rccl", "ucx", "mca-openmpi", "mca-prte", "mca-pmix"
 	Text string
 }
 

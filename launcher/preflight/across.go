@@ -75,6 +75,9 @@ func Facts(h topology.Host) []Fact {
 			if p.State == "ACTIVE" {
 				add("rdma-mtu", s, num(p.ActiveMTU), finding.Error, "connections are made with the smaller; some libraries hang instead")
 			}
+			if p.LinkLayer == "InfiniBand" {
+				add("pkey", s, keysText(p.PKeys), finding.Note, "ports talk only within a partition that both are in")
+			}
 			add("gid-shape", s, gidShape(p), finding.Warning, "one GID index does not fit both hosts")
 			if n := netdevOf(h, p.Netdev); n != nil && p.State == "ACTIVE" {
 				add("mtu", s, num(n.MTU), finding.Error, "large packets vanish on one side")
@@ -242,7 +245,7 @@ func Across(hosts []topology.Host, ports [][]string) []finding.Finding {
 				known++
 			}
 		}
-		if len(count) < 2 {
+		if len(count) < 2 || k.id == "across.pkey" { // tables may differ, as long as they share a partition
 			continue
 		}
 		var vs []string
@@ -275,8 +278,76 @@ func Across(hosts []topology.Host, ports [][]string) []finding.Finding {
 		}
 	}
 	out = append(out, ownDirectories(hosts)...)
+	out = append(out, partitions(hosts, ports)...)
 	finding.Sort(out)
 	return out
+}
+
+// partitions names the hosts that share no InfiniBand partition with most: a
+// subnet manager keeps tenants apart so, and nothing between them connects.
+func partitions(hosts []topology.Host, ports [][]string) []finding.Finding {
+	jobs := make([][]topology.Port, len(hosts))
+	for i, h := range hosts {
+		for _, c := range h.HCAs {
+			for _, p := range c.Ports {
+				mine := len(ports) <= i || ports[i] == nil || slices.Contains(ports[i], fmt.Sprintf("%s:%d", c.Name, p.Number))
+				if p.LinkLayer == "InfiniBand" && len(p.PKeys) > 0 && mine && c.Family() == topology.Verbs {
+					jobs[i] = append(jobs[i], p)
+				}
+			}
+		}
+	}
+	talks := func(a, b int) bool {
+		if a == b || len(jobs[a]) == 0 || len(jobs[b]) == 0 {
+			return true // itself, or not known
+		}
+		return slices.ContainsFunc(jobs[a], func(p topology.Port) bool {
+			return slices.ContainsFunc(jobs[b], func(q topology.Port) bool {
+				share, _ := topology.SharePartition(p, q)
+				return share
+			})
+		})
+	}
+	// The host that most others can talk to stands for the job.
+	most, best := 0, -1
+	for i := range hosts {
+		n := 0
+		for j := range hosts {
+			if len(jobs[i]) > 0 && talks(i, j) {
+				n++
+			}
+		}
+		if n > best {
+			most, best = i, n
+		}
+	}
+	var out []finding.Finding
+	for i := range hosts {
+		if talks(most, i) {
+			continue
+		}
+		f := finding.Finding{
+			ID: "across.pkey", Severity: finding.Error, Host: hosts[i].Name, Subject: "InfiniBand partition",
+			Seen:   "keys " + keysText(jobs[i][0].PKeys),
+			Wanted: fmt.Sprintf("a partition of %s, whose keys are %s", hosts[most].Name, keysText(jobs[most][0].PKeys)),
+			Why:    "ports of different partitions, and two limited members, cannot talk: connections time out", Hint: "ask for one partition for the job's hosts (partitions.conf of the subnet manager), or leave the host out",
+		}
+		if len(hosts) == 2 {
+			f.Host, f.Seen = "", fmt.Sprintf("%s on %s, %s on %s", keysText(jobs[most][0].PKeys), hosts[most].Name, keysText(jobs[i][0].PKeys), hosts[i].Name)
+			f.Wanted = "one partition that both are in"
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+// keysText is a partition table in words; "" unknown.
+func keysText(keys []uint16) string {
+	var out []string
+	for _, k := range keys {
+		out = append(out, fmt.Sprintf("%#04x", k))
+	}
+	return strings.Join(out, ", ")
 }
 
 func hostWith(hosts []topology.Host, values []string, v string) string {
@@ -427,6 +498,13 @@ func Diff(a, b topology.Host) []Difference {
 			continue
 		}
 		f := facts[k]
+		if k.id == "across.pkey" {
+			if len(partitions([]topology.Host{a, b}, nil)) == 0 {
+				f.Severity = finding.Note
+			} else {
+				f.Severity = finding.Error
+			}
+		}
 		out = append(out, Difference{strings.Replace(k.id, "across.", "diff.", 1), k.subject, orText(v[0], absent), orText(v[1], absent), f.Severity, f.Why})
 	}
 	return out

@@ -91,3 +91,42 @@ func TestOtherPortsAreNotJudged(t *testing.T) {
 		t.Errorf("a port that is down and another network's:\n%s", strings.Join(got, "\n"))
 	}
 }
+
+// Hosts in different InfiniBand partitions cannot talk, whatever else is right.
+func TestAcrossPartitions(t *testing.T) {
+	host := func(name string, keys ...uint16) topology.Host {
+		return topology.Host{Name: name, HCAs: []topology.HCA{{Name: "mlx5_0", Driver: "mlx5", Ports: []topology.Port{{Number: 1, State: "ACTIVE", LinkLayer: "InfiniBand", PKeys: keys}}}}}
+	}
+	for _, tt := range []struct {
+		name  string
+		hosts []topology.Host
+		want  string // host and severity of across.pkey; "" none
+		diff  string // severity of the first two hosts' difference; "" none
+	}{
+		{"one partition", []topology.Host{host("a", 0x8012), host("b", 0x8012)}, "", ""},
+		{"two partitions", []topology.Host{host("a", 0x8012), host("b", 0x8013)}, "error ", "error"},
+		{"one of three", []topology.Host{host("a", 0x8012), host("b", 0x8012), host("c", 0x8013)}, "error c", ""},
+		{"other tables, one partition in common", []topology.Host{host("a", 0x7fff, 0x8012), host("b", 0x8012)}, "", "note"},
+		{"limited members only", []topology.Host{host("a", 0x7fff), host("b", 0x7fff)}, "error ", ""},
+		{"not known", []topology.Host{host("a", 0x8012), host("b")}, "", ""},
+	} {
+		got := ""
+		for _, f := range Across(tt.hosts, nil) {
+			if f.ID == "across.pkey" {
+				got += string(f.Severity) + " " + f.Host
+			}
+		}
+		if got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+		diff := ""
+		for _, d := range Diff(tt.hosts[0], tt.hosts[1]) {
+			if d.ID == "diff.pkey" {
+				diff = string(d.Severity)
+			}
+		}
+		if diff != tt.diff {
+			t.Errorf("%s: difference %q, want %q", tt.name, diff, tt.diff)
+		}
+	}
+}

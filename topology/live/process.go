@@ -151,7 +151,7 @@ func (m *machine) env() ([]byte, error) {
 
 type configFile struct{ kind, path string }
 
-// configFiles are the files that NCCL, UCX, Open MPI, PRRTE and PMIx read by
+// configFiles are the files that NCCL, RCCL, UCX, Open MPI, PRRTE and PMIx read by
 // themselves and that are there, by kind. NCCL reads $NCCL_CONF_FILE in place
 // of ~/.nccl.conf, and /etc/nccl.conf always (NCCL src/misc/param.cc); UCX
 // reads its prefix's, $HOME, $UCX_CONFIG_DIR and the working directory (UCX
@@ -171,6 +171,8 @@ func (m *machine) configFiles() []configFile {
 	candidates := []configFile{
 		{"nccl", "/etc/nccl.conf"},
 		{"nccl", ncclUser},
+		{"rccl", "/etc/rccl.conf"},
+		{"rccl", in(home, ".rccl.conf")},
 		{"ucx", "/etc/ucx/ucx.conf"},
 		{"ucx", "/usr/local/etc/ucx/ucx.conf"},
 		{"ucx", "/opt/ucx/etc/ucx/ucx.conf"},
