@@ -643,7 +643,7 @@ func TestEveryIDInDocs(t *testing.T) {
 		{"finding", "add the row to topology/finding/kinds.go, then make docs", kinds, [][2]string{{"topology/finding", "Finding.ID"}}},
 		{"rule", "add the row to rules in topology/finding/topics.go, then make docs", ids(finding.Rules()), [][2]string{{"envgen", "Var.Rule"}, {"envgen", "port.rejectID"}}},
 		{"event", "add the row to events in topology/finding/topics.go, then make docs", ids(finding.Events()), [][2]string{{"launcher/watch", "Event.ID"}, {"launcher/watch", "Verdict.FatalErrors"}}},
-		{"cause", "add its sentence to causeTexts in launcher/watch/verdict.go, then make docs", causes, [][2]string{{"launcher/watch", "Event.Cause"}, {"launcher/watch", "Verdict.Cause"}}},
+		{"cause", "add its sentence to launcher/watch/causes.go, then make docs", causes, [][2]string{{"launcher/watch", "Event.Cause"}, {"launcher/watch", "Verdict.Cause"}}},
 	} {
 		written := emitted(t, c.fields...)
 		for _, id := range slices.Sorted(maps.Keys(written)) {

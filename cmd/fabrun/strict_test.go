@@ -48,7 +48,7 @@ func TestStrictEndsOnProofOnly(t *testing.T) {
 	}{
 		{"the last rank of one host is late", onHosts(), nil, late, false, "Unknown whether data leaves the node"},
 		{"it came", onHosts(), nil, late + socketRank("n1", 40, 3, 4), false, "No fallback"},
-		{"it came, on another host", onHosts(), nil, late + socketRank("n2", 40, 3, 4), true, "FALLBACK to TCP: NCCL sees no active RDMA device"},
+		{"it came, on another host", onHosts(), nil, late + socketRank("n2", 40, 3, 4), true, "FALLBACK to TCP: NCCL finds no active RDMA device"},
 		{"nNodes tells", onHosts(), nil, late + "n1:10:11 [0] NCCL INFO comm 0x1 rank 0 nRanks 4 nNodes 2 localRanks 3 localRank 0 MNNVL 0\n", true, "FALLBACK to TCP"},
 		{"nNodes tells of one", onHosts(), nil, late + "n1:10:11 [0] NCCL INFO comm 0x1 rank 0 nRanks 4 nNodes 1 localRanks 4 localRank 0 MNNVL 0\n" + inside, false, "No fallback"},
 		{"the network inside the plan's one node", onHosts("n1"), nil, late + inside, false, "No fallback"},

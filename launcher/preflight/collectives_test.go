@@ -89,7 +89,7 @@ func TestJudgeCollectives(t *testing.T) {
 		{
 			"the watcher saw a fallback", func(t *testing.T) []CollectiveRun {
 				r := ncclRun(t, 2, 46, OverRDMA)
-				r.Fallback = "FALLBACK to TCP: NCCL sees no active RDMA device"
+				r.Fallback = "FALLBACK to TCP: NCCL finds no active RDMA device"
 				return []CollectiveRun{r}
 			}, "error collective.fallback; note collective.floor | broken",
 		},

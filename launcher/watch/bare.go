@@ -24,6 +24,7 @@ var barePatterns = []barePattern{
 	{"ucx-config-node", []byte("intra-node cfg#"), (*state).ucxTableOther},
 	{"ucx-config-self", []byte("self cfg#"), (*state).ucxTableOther},
 	{"ucx-table-row", []byte("/"), (*state).ucxTableRow},
+	{"phrase", []byte(""), (*state).barePhrase},
 
 	{"nccl-version", []byte("NCCL version "), (*state).bareVersion},
 	{"rccl-version", []byte("RCCL version"), (*state).bareVersion},
@@ -32,6 +33,10 @@ var barePatterns = []barePattern{
 	{"torch-nccl", []byte("ProcessGroupNCCL"), (*state).torchNCCL},
 	{"nccl-failure", []byte("Test NCCL failure"), (*state).ncclFailure},
 	{"torch-nccl-error", []byte("NCCL error"), (*state).torchError},
+	{"nccl-result", []byte("unhandled system error"), (*state).ncclResult},
+	{"nccl-result-cuda", []byte("unhandled cuda error"), (*state).ncclResult},
+	{"nccl-result-remote", []byte("remote process exited or there was a network error"), (*state).ncclResult},
+	{"nccl-result-name", []byte("Error: "), (*state).ncclResultName},
 
 	{"openmpi-no-pml", []byte("No components were able to be opened in the pml framework"), (*state).openmpiNoPML},
 	{"openmpi-pml", []byte("PML "), (*state).openmpiPML},
@@ -47,7 +52,8 @@ var barePatterns = []barePattern{
 	{"openmpi-openib-init", []byte("an error initializing an OpenFabrics device"), (*state).openmpiOpenib},
 	{"openmpi-openib-off", []byte("infiniband ports on a device"), (*state).openmpiOpenib},
 	{"openmpi-no-active-port", []byte("one OpenFabrics device found"), (*state).openmpiNoActivePort},
-	{"openmpi-openib-memory", []byte("(openib) BTL failed to initialize while trying to"), (*state).openmpiOpenibMemory},
+	{"openmpi-adapter", []byte("Local adapter:"), (*state).openmpiAdapter},
+	{"openmpi-device", []byte("Local device:"), (*state).openmpiAdapter},
 	{"openmpi-component-missing", []byte("requested component was not found"), (*state).openmpiComponentMissing},
 	{"openmpi-unreachable", []byte("at least one MPI process is unreachable"), (*state).openmpiUnreachable},
 	{"openmpi-pair-unreachable", []byte("pair of MPI processes are unable to reach each other"), (*state).openmpiUnreachable},
@@ -65,9 +71,6 @@ var barePatterns = []barePattern{
 	{"intel", []byte("MPI startup():"), (*state).intelStartup},
 	{"intel-tmi", []byte("TMI provider initialized: "), (*state).intelTMI},
 	{"mpich-provider", []byte("libfabric provider: "), (*state).mpichProvider},
-	{"psm-unit", []byte("can't open hfi unit"), (*state).psmOpen},
-	{"psm-nic", []byte("can't open nic unit"), (*state).psmOpen},
-	{"psm-endpoint", []byte(" was unable to open an endpoint"), (*state).psmOpen},
 	{"mvapich-no-hca", []byte("No active HCAs found"), (*state).mvapichNoHCA},
 	{"mvapich", []byte("MVAPICH"), (*state).mvapich},
 	{"mvapich-rank", []byte(":mpi_rank_"), (*state).mvapichRank},
@@ -132,7 +135,43 @@ func (st *state) torchNCCL(m *message) bool {
 
 func (st *state) torchError(m *message) bool {
 	st.library("nccl")
+	st.ncclResult(m)
 	return true
+}
+
+// ncclResults are the results by which NCCL's callers tell that it failed (ncclGetErrorString).
+var ncclResults = []string{
+	"unhandled system error", "unhandled cuda error", "internal error", "invalid usage", "invalid argument",
+	"remote process exited or there was a network error",
+}
+
+// ncclResult reads what programs print of a call that failed: 'NCCL error in: …, unhandled
+// system error', 'ncclCommInitRank failed: unhandled cuda error'.
+func (st *state) ncclResult(m *message) bool {
+	if !bytes.Contains(m.text, []byte("NCCL")) && !bytes.Contains(m.text, []byte("nccl")) || isQuoted(m.text, 0) {
+		return false
+	}
+	for _, r := range ncclResults {
+		if bytes.Contains(m.text, []byte(r)) {
+			st.library("nccl")
+			st.secondary("nccl-failed", "NCCL returned an error to the program ("+r+"): its own warnings say why (NCCL_DEBUG=WARN shows them).", m)
+			return true
+		}
+	}
+	return false
+}
+
+// ncclResultName reads torch's line on a result: 'ncclInternalError: Internal check failed.'
+func (st *state) ncclResultName(m *message) bool {
+	t := afterRankTag(m.text)
+	for _, name := range []string{"ncclSystemError: ", "ncclInternalError: ", "ncclRemoteError: ", "ncclUnhandledCudaError: ", "ncclInvalidUsage: ", "ncclInvalidArgument: "} {
+		if bytes.HasPrefix(t, []byte(name)) {
+			st.library("nccl")
+			st.secondary("nccl-failed", "NCCL returned an error to the program ("+strings.TrimSuffix(name, ": ")+"): its own warnings say why (NCCL_DEBUG=WARN shows them).", m)
+			return true
+		}
+	}
+	return false
 }
 
 func (st *state) ncclFailure(m *message) bool {

@@ -72,6 +72,24 @@ func segments(dst []segment, b []byte, first int) []segment {
 	return dst
 }
 
+// oldSegment finds the prefix of NCCL 2.2 and older, which lacks the library's name:
+// 'n1:10:11 [0] INFO …', 'n1:10:11 [0] include/socket.h:360 WARN …'.
+func oldSegment(b []byte) (segment, bool) {
+	for _, level := range []string{"INFO ", "WARN "} {
+		i := bytes.Index(b, []byte(level))
+		if i < len("h:1:2 [0] ") || b[i-1] != ' ' {
+			continue
+		}
+		s := segment{start: i, text: i + len(level), warn: level == "WARN "}
+		s.prefix(b, 0, i)
+		if s.hasPrefix {
+			s.clean = s.stamped || cleanStart(b[:s.start])
+			return s, true
+		}
+	}
+	return segment{}, false
+}
+
 // prefix reads 'host:pid:tid [dev] [file:line [(func)]] ' backwards from the
 // level word at end.
 func (s *segment) prefix(b []byte, floor, end int) {
@@ -198,8 +216,12 @@ func (st *state) line(b []byte, first int) {
 	}
 	st.segs = segments(st.segs[:0], b, first)
 	if len(st.segs) == 0 {
-		st.bare(b, b)
-		return
+		if s, ok := oldSegment(b); ok {
+			st.segs = append(st.segs, s)
+		} else {
+			st.bare(b, b)
+			return
+		}
 	}
 	if head := b[:st.segs[0].start]; len(head) > 16 {
 		// The rest of a line that another process's line ran over.
@@ -217,7 +239,7 @@ func (st *state) line(b []byte, first int) {
 				end = s.text + len(bytes.TrimSuffix(b[s.text:s.text+quote], []byte(`\n`)))
 			}
 		}
-		if end < s.text {
+		if end < s.text || !s.hasPrefix && isQuoted(b, s.start) {
 			continue
 		}
 		m := &st.msg
@@ -228,6 +250,25 @@ func (st *state) line(b []byte, first int) {
 		st.library("nccl")
 		st.message(m)
 	}
+}
+
+// quoted reads what torch prints behind "Last error:", which is NCCL's last warning.
+func (st *state) quoted(b []byte) {
+	t := bytes.TrimSpace(b)
+	for {
+		rest := afterRankTag(t)
+		if len(rest) == len(t) {
+			break
+		}
+		t = rest
+	}
+	if len(t) < 8 || bytes.Contains(t, []byte("Traceback")) || bytes.HasPrefix(t, []byte("File ")) {
+		return
+	}
+	st.lines++
+	st.library("nccl")
+	m := &message{rank: torchRank(bytes.TrimSpace(b)), dev: -1, nccl: true, warn: true, text: t, raw: b}
+	st.message(m)
 }
 
 // bare reads text that has no NCCL prefix.

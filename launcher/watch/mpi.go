@@ -2,6 +2,7 @@ package watch
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 )
 
@@ -16,6 +17,8 @@ type mpiState struct {
 	mtl      string   // Open MPI: what pml/cm sends by
 	btls     []string // Open MPI: the transfer components that reach other nodes, as bml says
 	btlTCP   bool     // Open MPI's TCP transfer component carries data between nodes
+	openib   bool     // Open MPI: a help text of its openib component was there
+	ucxTLs   []string // Open MPI: transports of UCX that its list leaves out
 	btlRDMA  bool     // Open MPI: a transfer component that uses RDMA came up
 	askedOB1 bool     // Open MPI: the user's list of messaging components leaves ucx out
 
@@ -214,6 +217,9 @@ func (st *state) openmpiTCPConnect(m *message) bool {
 func (st *state) openmpiUCX(m *message) bool {
 	t := m.text
 	switch {
+	case bytes.Contains(t, []byte("ucp_ep_create")) && bytes.Contains(t, []byte("failed")), bytes.Contains(t, []byte("Failed to resolve UCX endpoint")):
+		st.library("openmpi")
+		st.secondary("mpi-ucx-endpoint", "Open MPI's UCX component could not reach a peer: UCX's own line before says why.", m)
 	case bytes.Contains(t, []byte("rror")):
 		st.library("openmpi")
 		st.emit("mpi-ucx:"+keyOf(string(m.arg)), Event{ID: "mpi-ucx-error", Severity: SeverityError, Text: "Open MPI's UCX component reports: " + shown(t)}, m)
@@ -234,11 +240,20 @@ func (st *state) openmpiCommonUCX(m *message) bool {
 	st.library("openmpi")
 	_, level, ok := strings.Cut(string(m.arg), "support level is ")
 	if !ok {
+		// '312 tcp/eno1: did not match transport list'
+		if head, _, ok := strings.Cut(string(m.arg), ": did not match transport list"); ok {
+			tl, _, _ := strings.Cut(head[strings.LastIndexByte(head, ' ')+1:], "/")
+			addOnce(&st.mpi.ucxTLs, tl)
+		}
 		return true
 	}
 	switch level {
 	case "none":
 		st.fact(m, factUCXLevel, level)
+		if len(st.mpi.ucxTLs) > 0 && !slices.ContainsFunc(st.mpi.ucxTLs, isUCXRDMA) {
+			st.openmpiProc(m)
+			st.warned("mpi-ucx-no-device", "UCX finds nothing but "+strings.Join(st.mpi.ucxTLs, ", ")+" on this node, no RDMA transport, so Open MPI leaves it out: harmless on one node; else look at why (ibv_devinfo, /dev/infiniband, UCX built without verbs: ucx_info -d).", m)
+		}
 	case "transports only":
 		st.fact(m, factUCXLevel, level)
 		st.warned("mpi-ucx-driver", "Open MPI's UCX component does not take the driver of this host's RDMA device (its list is mlx*), and comes after ob1: set OMPI_MCA_opal_common_ucx_devices=any.", m)
@@ -311,20 +326,36 @@ func (st *state) openmpiVersion(m *message) bool {
 // openmpiOpenib reads the help texts of Open MPI's old InfiniBand component.
 // With UCX they are noise: that component is off by intent from release 4.0 on.
 func (st *state) openmpiOpenib(m *message) bool {
-	st.library("openmpi")
+	st.libHint = "openmpi"
+	st.mpi.openib = true
 	st.warned("mpi-openib-off", "Open MPI's old openib component does not use an RDMA device. That is harmless where pml/ucx carries the data (pml_base_verbose=10 tells); where Open MPI has no UCX, data goes over TCP.", m)
 	return true
 }
 
 func (st *state) openmpiNoActivePort(m *message) bool {
-	st.library("openmpi")
-	st.warned("mpi-no-active-port", "Open MPI sees an RDMA device without an active port on this node: check cable, switch port and subnet manager.", m)
+	st.libHint = "openmpi"
+	st.suspect(m, "mpi-no-active-port", "Open MPI sees an RDMA device without an active port on this node, so its old openib component is left out: check cable, switch port and, on InfiniBand, the subnet manager (ibstat shows the state); on Omni-Path opainfo.")
 	return true
 }
 
-func (st *state) openmpiOpenibMemory(m *message) bool {
-	st.library("openmpi")
-	st.failed("memlock", "Memory could not be registered with the device: raise the locked-memory limit (ulimit -l unlimited, container: --ulimit memlock=-1).", m)
+// openmpiAdapter reads the device that a help text of openib is about, some lines
+// below its first: what should carry the data depends on the device's make.
+func (st *state) openmpiAdapter(m *message) bool {
+	name := word(bytes.TrimSpace(m.arg))
+	if !st.mpi.openib || name == "" {
+		return false
+	}
+	key := "mpi-openib-device:" + name
+	switch {
+	case strings.HasPrefix(name, "hfi1_"), strings.HasPrefix(name, "qib"):
+		st.warned(key, "The device "+name+" is Omni-Path (or its forerunner), which openib and UCX are not made for: send by PSM2 or libfabric (OMPI_MCA_pml=cm with OMPI_MCA_mtl=psm2, or mtl=ofi), and silence openib with OMPI_MCA_btl=^openib.", m)
+	case strings.HasPrefix(name, "mlx"), strings.HasPrefix(name, "ib"), strings.HasPrefix(name, "roce"):
+		st.warned(key, "The device "+name+" is to be used by UCX: OMPI_MCA_pml=ucx makes sure of it, and OMPI_MCA_btl=^openib silences openib.", m)
+	case strings.HasPrefix(name, "bnxt_re"), strings.HasPrefix(name, "irdma"), strings.HasPrefix(name, "qedr"), strings.HasPrefix(name, "rxe"), strings.HasPrefix(name, "ionic"), strings.HasPrefix(name, "i40iw"):
+		st.warned(key, "Open MPI's UCX component takes the device "+name+" only when told to: OMPI_MCA_pml=ucx with OMPI_MCA_opal_common_ucx_devices=any, and OMPI_MCA_btl=^openib silences openib.", m)
+	case strings.HasPrefix(name, "efa_"), strings.HasPrefix(name, "rdmap"):
+		st.warned(key, "The device "+name+" is EFA, which is used through libfabric: OMPI_MCA_pml=cm, OMPI_MCA_mtl=ofi and FI_PROVIDER=efa.", m)
+	}
 	return true
 }
 
@@ -412,18 +443,6 @@ func (st *state) crayProc(m *message) {
 		}
 		m.proc = st.procOf(&segment{host: host, pid: uint32(max(m.rank, 0)), clean: true})
 	}
-}
-
-// psmOpen reads what PSM2 and PSM3 say of a device that does not come up:
-// 'node1.4711PSM2 can't open hfi unit: -1 (err=23)'.
-func (st *state) psmOpen(m *message) bool {
-	i := bytes.Index(m.text, []byte("PSM"))
-	if i < 0 {
-		return false
-	}
-	// Open MPI goes on without it; where a library does not, its own error follows.
-	st.warned("psm-open", "PSM cannot open its network device ("+shown(m.text[i:])+"): check that the port is up and that the job may open it (/dev/hfi1_*, /dev/infiniband); another job of the host may hold all its contexts.", m)
-	return true
 }
 
 // --- Intel MPI ---
@@ -554,7 +573,12 @@ func (st *state) libfabricLine(m *message) bool {
 	switch {
 	case strings.Contains(t, "Cannot allocate memory"):
 		st.failed("memlock", "Memory could not be registered with the device: raise the locked-memory limit (ulimit -l unlimited, container: --ulimit memlock=-1).", m)
+	case strings.Contains(t, "FI_HMEM capability requires RDMA"):
+		st.gdrReason(m, gdrHMEM, "")
 	case strings.Contains(t, "No data available"), strings.Contains(t, "output empty list"):
+		if strings.Contains(t, "provider efa ") {
+			st.fact(m, factEFAEmpty, "")
+		}
 		// Each provider that is not for this host says so.
 		st.emit("libfabric:"+keyOf(t), Event{ID: "libfabric-warn", Severity: SeverityNote, Text: "libfabric has no such provider here: " + shown(text)}, m)
 	default:

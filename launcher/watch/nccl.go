@@ -33,6 +33,7 @@ var ncclPatterns = []pattern{
 	{"comm", "comm ", (*state).commLine},
 	{"comm-fn", "ncclComm", (*state).commLine},
 	{"comm-rank", "[Rank ", (*state).commLine},
+	{"comm-2.3", "rank ", (*state).commLine},
 	{"init-timings", "Init timings", (*state).commLine},
 
 	{"network", "Using network ", (*state).usingNetwork},
@@ -43,6 +44,8 @@ var ncclPatterns = []pattern{
 	{"network-not-found", "Error: network ", (*state).networkNotFound},
 
 	{"net-ib", "NET/IB", (*state).netIB},
+	{"net-gib", "NET/gIB", (*state).netGIB},
+	{"net-ib-2.3", "Net/IB", (*state).netIBDevices},
 	{"net-socket", "NET/Socket", (*state).netSocket},
 	{"net-ofi", "NET/OFI", (*state).netOFI},
 	{"net-plugin", "NET/Plugin", (*state).netPlugin},
@@ -65,6 +68,8 @@ var ncclPatterns = []pattern{
 	{"proxy-new", "New proxy ", (*state).localRank},
 
 	{"nvlink", " ", (*state).topologyLine},
+	{"gdr-pair", "GPU Direct RDMA ", (*state).gdrPair},
+	{"mnnvl", "MNNVL ", (*state).mnnvlLine},
 
 	{"no-path-to-net", "Could not find any local path from gpu", (*state).noLocalPath},
 	{"no-transport", "No transport found for rank", (*state).noTransport},
@@ -96,6 +101,9 @@ func (st *state) message(m *message) {
 	if len(m.text) == 0 {
 		return
 	}
+	if m.warn && st.warning(m) {
+		return
+	}
 	for _, p := range ncclByByte[m.text[0]] {
 		if len(m.text) >= len(p.lead) && string(m.text[:len(p.lead)]) == p.lead {
 			m.arg = m.text[len(p.lead):]
@@ -105,6 +113,11 @@ func (st *state) message(m *message) {
 	}
 	if m.warn {
 		st.otherWarn(m)
+		return
+	}
+	if isDigit(m.text[0]) && viaAt(m.text) > 0 {
+		// Up to 2.3: '1 -> 0 via NET/IB/0/GDRDMA'.
+		st.channelLine(m)
 		return
 	}
 	// A connect attempt is named after the function that made it (2.24 on).
@@ -161,6 +174,9 @@ func (st *state) commLine(m *message) {
 	t := m.text
 	n := intAfter(t, "nranks ")
 	r := intAfter(t, " rank ")
+	if r < 0 && bytes.HasPrefix(t, []byte("rank ")) {
+		r = intAfter(t, "rank ")
+	}
 	if n < 0 {
 		n = intAfter(t, "nRanks ")
 		if k := intAfter(t, "nNodes "); k > 0 {
@@ -277,16 +293,39 @@ func (st *state) pluginInitFailed(m *message) {
 }
 
 func (st *state) noPluginWorks(m *message) {
-	st.failed("net-none", "NCCL found no network that works, so it stops: the lines before say why each was refused.", m)
+	text := "NCCL found no network that works, so it stops"
+	if why := st.whyNoRDMA(); why != "" {
+		text += ". " + why
+	} else {
+		text += ": the lines before say why each was refused."
+	}
+	st.failed("net-none", text, m)
 }
 
 func (st *state) networkNotFound(m *message) {
-	name := word(m.arg)
-	st.failed("net-not-found", "NCCL_NET asks for network "+name+", which is not usable here: install its plugin or unset NCCL_NET.", m)
+	name := strings.TrimSuffix(strings.TrimRight(string(m.arg), "."), " not found")
+	text := "NCCL_NET asks for network " + name + ", which is not usable here: install its plugin or unset NCCL_NET."
+	if why := st.whyNoRDMA(); why != "" {
+		text = "NCCL_NET asks for network " + name + ", which is not usable here. " + why
+	}
+	st.failed("net-not-found", text, m)
 }
 
 // netIB reads everything that begins with NET/IB.
-func (st *state) netIB(m *message) {
+func (st *state) netIB(m *message) { st.netVerbs(m, "IB") }
+
+// netGIB reads the lines of Google's plugin, which is made from NCCL's own transport.
+func (st *state) netGIB(m *message) { st.netVerbs(m, "gIB") }
+
+// netIBDevices reads 'Net/IB: call to devices() returned 0 devices.' of 2.3.
+func (st *state) netIBDevices(m *message) {
+	if intAfter(m.text, "returned ") == 0 {
+		st.ibProbed, st.ibEmpty = true, true
+		st.fact(m, CauseNoDevice, "")
+	}
+}
+
+func (st *state) netVerbs(m *message, name string) {
 	t := bytes.TrimLeft(m.arg, " ")
 	if bytes.HasPrefix(t, []byte("/GIN")) || bytes.HasPrefix(t, []byte("/CUDA")) {
 		if bytes.Contains(t, []byte("Got completion")) {
@@ -299,7 +338,7 @@ func (st *state) netIB(m *message) {
 	switch {
 	case bytes.HasPrefix(t, []byte("Using ")):
 		if devs := parseDevices(t[len("Using "):]); len(devs) > 0 {
-			st.addSeenNet("IB")
+			st.addSeenNet(name)
 			st.addDevices(&st.devices, devs)
 			if m.proc != nil && len(devs) <= 64 {
 				m.proc.devs = strings.Join(devs, " ")
@@ -320,27 +359,38 @@ func (st *state) netIB(m *message) {
 		st.fact(m, CauseDeviceOpen, dev)
 		st.warned("device-open:"+dev, "RDMA device "+dev+" is listed but cannot be opened: give the job /dev/infiniband (container: --device=/dev/infiniband) and rights on it.", m)
 	case bytes.HasPrefix(t, []byte("Made virtual device")):
-		st.addSeenNet("IB")
+		st.addSeenNet(name)
 	case bytes.HasPrefix(t, []byte("GPU Direct RDMA ")):
-		st.addSeenNet("IB")
-		st.gdrForHCA(t[len("GPU Direct RDMA "):])
-	case bytes.Contains(t, []byte("Got completion")):
-		st.addSeenNet("IB")
+		st.addSeenNet(name)
+		st.gdrForHCA(m, t[len("GPU Direct RDMA "):])
+	case bytes.Contains(t, []byte("Got completion")), bytes.Contains(t, []byte("Got CQE with error")):
+		st.addSeenNet(name)
 		st.completion(m)
+	case bytes.Contains(t, []byte("marked as failed")), bytes.Contains(t, []byte("permanently failed")):
+		st.addSeenNet(name)
+		st.deviceFailed(m, t)
+	case bytes.Contains(t, []byte("speed change")):
+		st.addSeenNet(name)
+		st.speedChange(m, t)
+	case bytes.Contains(t, []byte("GID table change")):
+		st.addSeenNet(name)
+		st.gidChange(m, t)
 	case bytes.Contains(t, []byte("sync event")) || bytes.Contains(t, []byte("async fatal event")) || bytes.Contains(t, []byte("async error event")):
 		st.asyncEvent(m, t)
 	case bytes.Contains(t, []byte("ncompatible")):
-		st.addSeenNet("IB")
+		st.addSeenNet(name)
 		st.failed("ib-link-mismatch", "Two ranks try to connect devices of different kind (InfiniBand and RoCE): let NCCL_IB_HCA name devices of one fabric only.", m)
 	case bytes.HasPrefix(t, []byte("IbDev ")):
-		st.addSeenNet("IB")
+		st.addSeenNet(name)
 		st.gidLine(m, t)
 	case bytes.HasPrefix(t, []byte("[")):
-		st.addSeenNet("IB")
+		st.addSeenNet(name)
 		st.addDevices(&st.ibDevices, parseDeviceLine(t))
 	case m.warn:
-		st.addSeenNet("IB")
+		st.addSeenNet(name)
 		st.otherWarn(m)
+	case name != "IB" && bytes.HasPrefix(t, []byte("Initializing")):
+		st.addSeenNet(name)
 	}
 }
 
@@ -352,7 +402,7 @@ func (st *state) netSocket(m *message) {
 		m.proc.goesOn(startSocket)
 		st.at(m.proc, t)
 	case bytes.HasPrefix(t, []byte("No interface found")) || bytes.HasPrefix(t, []byte("No device found")):
-		st.failed("no-interface", "NCCL found no network interface at all: check NCCL_SOCKET_IFNAME against the names that the host has.", m)
+		st.noInterface(m)
 	}
 }
 
@@ -386,8 +436,18 @@ func (st *state) netOFI(m *message) {
 		strings.Contains(low, "no eligible providers"):
 		// aws-ofi-nccl gives up; NCCL then asks its own transports, so that "no
 		// device" of NET/IB is a consequence.
-		st.fact(m, factOFIFailed, "")
+		detail := ""
+		if strings.Contains(low, "no eligible providers") || strings.Contains(low, "find any optimal provider") || st.hasFact(factEFAEmpty) {
+			detail = ofiNoDevice
+		}
+		st.fact(m, factOFIFailed, detail)
 		st.seenNets = slices.DeleteFunc(st.seenNets, func(n string) bool { return n == "OFI" })
+		if m.warn {
+			st.otherWarn(m)
+		}
+	case strings.Contains(low, "disabling gdr"), strings.Contains(low, "gdr disabled"),
+		strings.Contains(low, "gpu direct rdma") && strings.Contains(low, "not supported"):
+		st.gdrReason(m, gdrOFI, t)
 		if m.warn {
 			st.otherWarn(m)
 		}
@@ -426,6 +486,11 @@ func (st *state) netOther(m *message) {
 		return
 	}
 	rest = strings.TrimLeft(rest, " :")
+	if direct, ok := strings.CutPrefix(rest, "GPU Direct RDMA "); ok {
+		st.addSeenNet(name)
+		st.gdrForHCA(m, []byte(direct))
+		return
+	}
 	if strings.HasPrefix(rest, "Using ") {
 		st.addSeenNet(name)
 		if devs := parseDevices([]byte(rest[len("Using "):])); len(devs) > 0 {
@@ -532,15 +597,6 @@ func (st *state) linkLayers(m *message) {
 		odd = ib
 	}
 	st.warned("mixed-link-layers", "NCCL uses InfiniBand and RoCE ports at once; "+strings.Join(odd, ", ")+" is probably not of the job's fabric: exclude it with NCCL_IB_HCA=^"+strings.Join(odd, ",")+".", m)
-}
-
-func (st *state) gdrForHCA(t []byte) {
-	switch {
-	case bytes.HasPrefix(t, []byte("Enabled for HCA")):
-		st.hcaGDR[1]++
-	case bytes.HasPrefix(t, []byte("Disabled for HCA")):
-		st.hcaGDR[0]++
-	}
 }
 
 // --- channels ---
@@ -796,8 +852,13 @@ func (st *state) via(m *message, t []byte) gdrKind {
 		st.nvlinkUnused(m)
 		st.keepVia(t, nil, gdrNone)
 	case bytes.HasPrefix(t, []byte("COLLNET/")):
+		// CollNet leaves the node: SHARP adds up in the switches.
 		st.intra["COLLNET"] = true
-		st.keepVia(t, nil, gdrNone)
+		if bytes.Contains(t, []byte("/GDRDMA")) {
+			st.collGDR[1]++
+		} else {
+			st.collGDR[0]++
+		}
 	}
 	return gdrNone
 }
@@ -861,6 +922,7 @@ func (st *state) viaNet(m *message, t []byte) (*int, gdrKind) {
 func (st *state) connectedRings(m *message) {
 	m.proc.connected()
 	st.netInside(m)
+	st.gdrOff(m)
 	st.connected++
 	if g := intAfter(m.text, " GDR "); g == 0 || g == 1 {
 		st.ringGDR[g]++
@@ -869,6 +931,59 @@ func (st *state) connectedRings(m *message) {
 }
 
 func (st *state) connectedOther(m *message) { m.proc.connected() }
+
+// warning reads what a warning says in fixed words.
+func (st *state) warning(m *message) bool {
+	t := m.text
+	if bytes.Contains(t, []byte("bind failed")) || bytes.HasPrefix(t, []byte("Call to bind")) {
+		st.bindFailed(m)
+		return true
+	}
+	switch {
+	case bytes.Contains(t, []byte("socket interface found")), bytes.Contains(t, []byte("usable listening interface found")):
+		st.noInterface(m)
+		return true
+	case bytes.Contains(t, []byte("is neither AF_INET")):
+		st.failed("socket-family", "NCCL was given no address to connect to: "+st.ifname("the interface that NCCL_SOCKET_IFNAME names")+" does not exist on a node, or has no address there. Set it to an interface that every node has, or unset it.", m)
+		return true
+	case bytes.Contains(t, []byte("Failed to execute operation ")):
+		what := wordAfter(t, "operation ")
+		if r := intAfter(t, "from rank "); r >= 0 {
+			what += " from rank " + strconv.Itoa(r)
+		}
+		st.secondary("nccl-proxy", "NCCL's helper thread could not carry out "+what+": a line before says why, here or on the peer.", m)
+		return true
+	}
+	return st.says(m, t, ncclPhrases) != nil
+}
+
+// noInterface says that NCCL has nothing to set itself up with.
+func (st *state) noInterface(m *message) {
+	st.failed("no-interface", "NCCL found no network interface for its set-up: "+st.ifname("NCCL_SOCKET_IFNAME, if it is set,")+" matches none of this node that is up and has an address (a leading = means the exact name, ^ leaves out; docker* and lo count only where named). Name one that ip -br addr shows here, or unset it.", m)
+}
+
+// ifname is the user's choice of interface where the log shows it.
+func (st *state) ifname(otherwise string) string {
+	if v := st.env["NCCL_SOCKET_IFNAME"]; v != "" {
+		return "NCCL_SOCKET_IFNAME=" + v
+	}
+	return otherwise
+}
+
+// bindFailed tells NCCL's own port, for which the whole job waits, from that of its monitoring.
+func (st *state) bindFailed(m *message) {
+	t := string(m.text)
+	switch {
+	case bytes.Contains(m.raw, []byte("ras/")):
+		st.record(m, &phrase{id: "ras-port", grade: remark}, "NCCL's monitoring (RAS) did not get its port, because another process of the node has it: harmless; the job itself is not touched.")
+	case strings.Contains(t, "assign requested address"):
+		st.failed("bind-address", "NCCL was told to listen on an address that this node or container does not have: NCCL_COMM_ID (or MASTER_ADDR) names the host's address, and a container on a bridge has its own. Start the container with --network=host, or give an address that ip addr shows where rank 0 runs.", m)
+	case strings.Contains(t, "ddress already in use"):
+		st.failed("bind-port", "NCCL's port is taken by another process of the node: give NCCL_COMM_ID a free port, or look for a left-over job.", m)
+	default:
+		st.failed("bind-address", "NCCL could not listen on the address it was given ("+shown(m.text)+"): check NCCL_COMM_ID and NCCL_SOCKET_IFNAME against ip addr of this node.", m)
+	}
+}
 
 func (st *state) bootstrapLine(m *message) {
 	m.proc.reached(phaseBootstrap)
@@ -970,6 +1085,9 @@ func (st *state) setEnv(name, value string) {
 func (st *state) completion(m *message) {
 	t := m.text
 	n := -1
+	if bytes.Contains(t, []byte("Got CQE with error")) {
+		return // the line after it names the status (2.29.7 on)
+	}
 	for _, key := range []string{"with error ", "with status=", "status="} {
 		i := bytes.Index(t, []byte(key))
 		if i < 0 {
@@ -1007,6 +1125,10 @@ func (st *state) completion(m *message) {
 		text += ", remote GID " + remote
 	}
 	text += ". " + wcAdvice(n)
+	if st.failover {
+		st.warned(id, text, m)
+		return
+	}
 	st.failed(id, text, m)
 }
 
@@ -1160,7 +1282,7 @@ func verbsErrno(t string) (int, string) {
 
 // errnoText is what glibc calls the errors that queue pairs meet.
 var errnoText = map[int]string{
-	12: "Cannot allocate memory", 19: "No such device", 22: "Invalid argument", 61: "No data available",
+	1: "Operation not permitted", 12: "Cannot allocate memory", 13: "Permission denied", 19: "No such device", 22: "Invalid argument", 61: "No data available",
 	101: "Network is unreachable", 110: "Connection timed out", 113: "No route to host",
 }
 
@@ -1195,6 +1317,10 @@ func (st *state) modifyQP(m *message, errno int, name string) {
 		text += "There is no route to the peer's GID from this port: the two devices are not on one network; let NCCL_IB_HCA name only those that reach each other."
 	case 12:
 		text += "Memory could not be locked: raise the locked-memory limit."
+	case 19:
+		text += "The GID that it uses has no network interface here: in a container or VM the interface of this port (its netdev, its VF) and its address must be inside, too (--network=host, or the RDMA device moved into the namespace); else the GID index is one of another interface: unset NCCL_IB_GID_INDEX (NCCL 2.21 and later) or name the right one."
+	case 1, 13:
+		text += "The process may not use the port: container without rights (--cap-add=IPC_LOCK, /dev/infiniband), or a partition or VF that the fabric's manager does not admit."
 	default:
 		text += "Check GID index, MTU and link of both ports."
 	}
@@ -1263,7 +1389,7 @@ func (st *state) socketFinalize(m *message) {
 	t := string(m.text)
 	if strings.Contains(t, "wrong type 4 != 3") || strings.Contains(t, "wrong type 3 != 4") {
 		st.fact(m, CauseMixed, "IB, Socket")
-		st.failed("mixed-networks", "Some ranks chose RDMA and others sockets, so they cannot connect: find the node whose log says why its RDMA was refused.", m)
+		st.failed("mixed-networks", causeTexts[CauseMixed], m)
 		st.announce(m)
 		return
 	}
@@ -1293,11 +1419,27 @@ func (st *state) socketFailed(m *message) {
 	if reason == "" && !strings.Contains(t, "exceeded") && !strings.Contains(t, "attempts") {
 		return
 	}
-	text := "A control connection could not be made"
+	text := "A control connection"
+	if _, peer, ok := strings.Cut(t, "onnect to "); ok {
+		if peer, _, ok = strings.Cut(peer, "<"); ok && len(peer) < 256 && !strings.Contains(peer, " ") {
+			text += " to " + peer
+		}
+	}
+	text += " could not be made"
 	if reason != "" {
 		text += " (" + reason + ")"
 	}
-	st.failed("socket-connect", text+": check NCCL_SOCKET_IFNAME and firewalls between the nodes.", m)
+	switch reason {
+	case "No route to host":
+		text += ": a firewall on the way or on that node rejects it (open all ports between the job's nodes), or this node has no way into that network: let NCCL_SOCKET_IFNAME name an interface that all nodes share."
+	case "Connection refused":
+		text += ": nobody listens there. The peer ended (its own log says why), or the address is one that another machine has too, as of docker0: let NCCL_SOCKET_IFNAME name the interface that all nodes share."
+	case "Connection timed out", "Operation timed out":
+		text += ": packets get lost on the way. A firewall drops them, or the address is of a network that this node does not reach: let NCCL_SOCKET_IFNAME name the interface that all nodes share."
+	default:
+		text += ": check NCCL_SOCKET_IFNAME and firewalls between the nodes."
+	}
+	st.failed("socket-connect", text, m)
 }
 
 // secondary records an error that follows from another one: it stands in the

@@ -79,13 +79,14 @@ var (
 		{"PRTE ", 0},
 		{"PMIX ERROR", 0},
 		{" PID ", 1},
+		// What says what openib's help text is about.
+		{"Local adapter:", 9},
+		{"Local device:", 9},
 		// Other MPI libraries, and libfabric.
 		{"libfabric provider: ", 2},
 		{"TMI provider", 0},
 		{"TERMINATION OF ONE", 1},
 		{"No active HCAs", 10},
-		{"PSM2 ", 0},
-		{"PSM3 ", 0},
 		{"internal_Init_thread", 8},
 		{"FI_PROVIDER", 0},
 		{"libibverbs: Warning", 7},
@@ -97,13 +98,65 @@ var (
 		{"socketFinalize", 4},
 		{"Net : Connect", 0},
 		{"Error: network", 2},
+		{"Last error:", 0},
+		{"unhandled system error", 9},
+		{"unhandled cuda error", 9},
+		{"remote process exited or", 12},
+		{"ncclSystemError: ", 3},
+		{"ncclInternalError: ", 3},
+		{"ncclRemoteError: ", 3},
+		{"ncclUnhandledCudaError: ", 3},
+		{"ncclInvalidUsage: ", 3},
+		{"ncclInvalidArgument: ", 3},
+		// NCCL 2.2 and older, which do not name themselves.
+		{"] INFO Using ", 0},
+		{"] INFO NET", 4},
+		{"] INFO Net/IB", 4},
+		{"] INFO comm ", 0},
+		{"] INFO rank ", 0},
+		{"] INFO Ring ", 0},
+		{"socket.h:", 5},
+		{"ibvwrap.", 2},
+		{"net_ib.", 2},
+		{"net_socket.", 2},
+		{"bootstrap.cu", 7},
 	}
 )
 
 var (
 	ofStreams   = sync.OnceValue(func() *anchorSet { return newAnchorSet(streamAnchors) })
-	ofWholeLogs = sync.OnceValue(func() *anchorSet { return newAnchorSet(slices.Concat(streamAnchors, wholeAnchors)) })
+	ofWholeLogs = sync.OnceValue(func() *anchorSet {
+		return newAnchorSet(slices.Concat(streamAnchors, wholeAnchors, phraseAnchors(barePhrases)))
+	})
 )
+
+// phraseAnchors are the first marks of phrases, each found by its rarest bytes.
+func phraseAnchors(list []phrase) []anchor {
+	var out []anchor
+	for _, p := range list {
+		if len(p.marks) == 0 || slices.ContainsFunc(out, func(a anchor) bool { return a.text == p.marks[0] }) {
+			continue
+		}
+		a := anchor{text: p.marks[0]}
+		best := -1
+		for at := 0; at+anchorStride < len(a.text); at++ {
+			rare := 0
+			for _, c := range []byte(a.text[at : at+anchorStride+1]) {
+				switch {
+				case c >= 'A' && c <= 'Z', isDigit(c), c == '_':
+					rare += 3
+				case c < 'a' && c != ' ', bytes.IndexByte([]byte("bfgjkqvwxyz"), c) >= 0:
+					rare++
+				}
+			}
+			if rare > best {
+				best, a.at = rare, at
+			}
+		}
+		out = append(out, a)
+	}
+	return out
+}
 
 // An anchorSet finds anchors. Of every three pairs of neighbouring bytes it
 // looks at one: four bytes in a row hold three pairs, so that one of the three
@@ -186,6 +239,9 @@ type Source struct {
 	name  string
 	carry []byte // the unfinished line
 	strip []byte // scratch for lines with escapes in them
+
+	awaits int    // lines in which what stands behind "Last error:" may come
+	before []byte // what stood before that
 
 	anchors *anchorSet
 }
@@ -303,8 +359,39 @@ func (s *Source) scan(p []byte) {
 		}
 		return end
 	}
+	look := func() {
+		if !known {
+			// What is rare is looked for once in the whole, not in every line.
+			known = true
+			returns = bytes.IndexByte(p, '\r') >= 0
+			tagged = bytes.IndexByte(p, 0x1b) >= 0 || bytes.Contains(p, []byte("<std"))
+			s.w.mu.Lock()
+		}
+	}
+	defer func() {
+		if known {
+			s.w.mu.Unlock()
+		}
+	}()
 	crowd := false // the line before was one of NCCL
 	for pos := 0; pos < len(p); {
+		if s.awaits > 0 {
+			look()
+			line := p[pos:]
+			line = line[:lineLen(line)]
+			if s.lastError(line, tagged) {
+				pos += len(line) + 1
+				crowd = false
+				continue
+			}
+			// Another rank's line came between: it is read like any other.
+			hit := s.anchors.find(line, 0)
+			if hit < len(line) {
+				s.line(line, ncclAt(line), tagged)
+			}
+			pos += len(line) + 1
+			continue
+		}
 		if crowd {
 			// Lines of NCCL come in crowds: as long as the next one is one too,
 			// it needs no search for the other words.
@@ -320,14 +407,7 @@ func (s *Source) scan(p []byte) {
 		if hit == len(p) {
 			break
 		}
-		if !known {
-			// What is rare is looked for once in the whole, not in every line.
-			known = true
-			returns = bytes.IndexByte(p, '\r') >= 0
-			tagged = bytes.IndexByte(p, 0x1b) >= 0 || bytes.Contains(p, []byte("<std"))
-			s.w.mu.Lock()
-			defer s.w.mu.Unlock()
-		}
+		look()
 		if i := lastLineEnd(p[pos:hit]); i >= 0 {
 			pos += i + 1
 		}
@@ -348,6 +428,39 @@ func (s *Source) line(b []byte, at int, tagged bool) {
 		b, at = s.strip, -1
 	}
 	s.w.st.line(b, at)
+	if i := bytes.Index(b, lastErrorMark); i >= 0 && len(bytes.TrimSpace(b[i+len(lastErrorMark):])) == 0 {
+		s.awaits = maxAwaited
+		s.before = append(s.before[:0], b[:i]...)
+	}
+}
+
+var lastErrorMark = []byte("Last error:")
+
+// maxAwaited is how many lines of other ranks may come between "Last error:" and what
+// it announces.
+const maxAwaited = 16
+
+// lastError reads the line behind torch's "Last error:", of the same rank where lines
+// tell theirs; false where b is not that line.
+func (s *Source) lastError(b []byte, tagged bool) bool {
+	s.awaits--
+	if tagged && (bytes.IndexByte(b, 0x1b) >= 0 || bytes.Contains(b, []byte("<std"))) {
+		s.strip = cleanLine(s.strip[:0], b)
+		b = s.strip
+	}
+	tag := s.before[:len(s.before)-len(afterRankTag(s.before))]
+	switch {
+	case len(s.before) > 0 && bytes.HasPrefix(b, s.before):
+		b = b[len(s.before):]
+	case len(tag) > 0 && !bytes.HasPrefix(b, bytes.TrimRight(tag, " ")):
+		return false
+	}
+	if ncclAt(b) >= 0 || len(bytes.TrimSpace(b)) == 0 {
+		return false
+	}
+	s.awaits = 0
+	s.w.st.quoted(b)
+	return true
 }
 
 // cleanLine appends b to dst without terminal escapes and without the tags

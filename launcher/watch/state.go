@@ -107,6 +107,7 @@ type state struct {
 	lines uint64 // that held an anchor
 
 	lib, version string
+	libHint      string // whose help texts are there, where nothing else tells
 
 	procs map[procKey]*proc
 	hosts map[string]*hostSeen
@@ -133,8 +134,14 @@ type state struct {
 	connected  int            // "Connected all rings" lines
 	ringGDR    [2]int
 	hcaGDR     [2]int
-	tests      map[int]string // rank -> host, of the header of nccl-tests
-	testsDone  bool           // it is there in full
+	gdrPairs   [2]int                       // pairs of GPU and device
+	collGDR    [2]int                       // connections of CollNet
+	gdrWhys    map[gdrWhy]string            // why GPUDirect is off, with a detail
+	gdrLine    string                       // the line that said so first
+	failover   bool                         // NCCL goes on without a device that failed
+	cliques    map[string]map[string]string // of each NVLink domain; a host of each
+	tests      map[int]string               // rank -> host, of the header of nccl-tests
+	testsDone  bool                         // it is there in full
 	tagRanks   map[int]bool
 	elided     bool
 	socketIfs  bool // a NET/Socket : Using line was there
@@ -154,6 +161,7 @@ type state struct {
 	mpi mpiState
 
 	fatal    []string
+	suspects []string // what may be why, should the job end
 	events   []Event
 	once     map[string]bool
 	relayed  int
@@ -177,6 +185,8 @@ func (st *state) init(opt Options) {
 		evidence: map[string]witness{},
 		env:      map[string]string{},
 		once:     map[string]bool{},
+		gdrWhys:  map[gdrWhy]string{},
+		cliques:  map[string]map[string]string{},
 	}
 }
 
@@ -347,6 +357,9 @@ func (st *state) rankOf(m *message, r, n int) {
 	}
 	p := m.proc
 	if p == nil {
+		if n == st.nranks && len(st.tagRanks) < maxProcs {
+			st.tagRanks[r] = true
+		}
 		return
 	}
 	if n == st.nranks && len(st.rankHost) < maxProcs {

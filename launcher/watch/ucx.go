@@ -2,7 +2,9 @@ package watch
 
 import (
 	"bytes"
+	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -288,17 +290,32 @@ func isUCXRDMA(tl string) bool {
 
 func (st *state) ucxWarn(m *message, t string) {
 	switch {
-	case strings.Contains(t, "network device") && strings.Contains(t, "not available"):
+	case strings.Contains(t, "device") && strings.Contains(t, "not available"):
 		names := quoted(t)
 		st.fact(m, factUCXDevice, names)
+		if list := ucxOffered(t); list != "" && !strings.Contains(list, "(ib)") && !strings.Contains(list, ":") {
+			st.suspect(m, "ucx-no-device", "UCX does not have network device "+names+" that UCX_NET_DEVICES asks for, and sees no RDMA device at all here (it lists "+list+"): look at why (ibv_devinfo, /dev/infiniband and the port's state; UCX built without verbs: ucx_info -d), before changing the list.")
+			return
+		}
 		st.warned("ucx-device:"+names, "UCX does not have network device "+names+" that UCX_NET_DEVICES asks for: name one of those it lists.", m)
 	case strings.HasPrefix(t, "transport") && strings.Contains(t, "not available"):
 		names := quoted(t)
 		st.fact(m, factUCXTransport, names)
+		list := ucxOffered(t)
+		switch {
+		case isUCXGPU(names):
+			st.suspect(m, "ucx-no-cuda", "This UCX has no "+names+": it was built without GPU support, its part for it (libuct_cuda, libuct_rocm, gdrcopy) is not found, or the node has no GPU or driver. Buffers in GPU memory then crash or go wrong: use a UCX built --with-cuda (or --with-rocm); ucx_info -d lists what there is.")
+			return
+		case list != "" && isUCXRDMAList(names) && !slices.ContainsFunc(strings.Split(list, ", "), func(tl string) bool { return tl == "ib" || isUCXRDMA(tl) }):
+			st.fact(m, factUCXNoVerbs, names)
+			st.suspect(m, "ucx-no-verbs", phraseText(ucxPhrases, "ucx-no-verbs"))
+			return
+		}
 		st.warned("ucx-transport:"+names, "UCX does not have transport "+names+" that UCX_TLS asks for: this build or this host lacks it.", m)
 	case strings.HasPrefix(t, "unused environment variable"):
 		st.emit("ucx-unused", Event{ID: "ucx-unused-variable", Severity: SeverityNote, Text: "UCX does not know a variable that is set: " + shown([]byte(t))}, m)
 	case strings.Contains(t, "set UCX_WARN_UNUSED_ENV_VARS"):
+	case st.says(m, []byte(t), ucxPhrases) != nil:
 	default:
 		st.emit("ucx-warn:"+keyOf(t), Event{ID: "ucx-warn", Severity: SeverityWarning, Text: "UCX warns: " + shown([]byte(t))}, m)
 	}
@@ -332,6 +349,10 @@ func keyOf(t string) string {
 
 func (st *state) ucxError(m *message, t string) {
 	switch {
+	case strings.Contains(t, "no active messages transport to") && onlyShared(t):
+		st.failed("ucx-only-shared-memory", phraseText(ucxPhrases, "ucx-only-shared-memory"), m)
+	case strings.HasPrefix(t, "connect(fd="), strings.HasPrefix(t, "connect("):
+		st.ucxConnect(m, t)
 	case strings.Contains(t, "no active messages transport to"), strings.Contains(t, "Destination is unreachable"), strings.Contains(t, "no remote ep address for lane"),
 		strings.Contains(t, "no supported sockaddr auxiliary transports"), strings.Contains(t, "no auxiliary transport to"):
 		st.failed("ucx-unreachable", "UCX has no transport to a peer: rails do not reach each other, or UCX_TLS and UCX_NET_DEVICES leave none ("+shown([]byte(t))+").", m)
@@ -339,12 +360,10 @@ func (st *state) ucxError(m *message, t string) {
 		st.failed("ucx-no-transport", "UCX finds no usable transport or device among those asked for: check UCX_TLS and UCX_NET_DEVICES.", m)
 	case strings.Contains(t, "unhandled timeout"):
 		st.failed("ucx-ud-timeout", "UCX could not set up its first connection (UD time-out): usually the wrong GID index, or no route between the GIDs; set UCX_IB_GID_INDEX to the RoCE v2 one of the job's network.", m)
-	case strings.Contains(t, "Cannot allocate memory") || strings.Contains(t, "memlock") || strings.Contains(t, "max locked memory"):
-		st.failed("memlock", "Memory could not be registered with the device: raise the locked-memory limit (ulimit -l unlimited, container: --ulimit memlock=-1).", m)
 	case strings.Contains(t, "modify") && strings.Contains(t, "QP") || strings.Contains(t, "ibv_modify_qp"):
 		st.failed("ib-modify-qp", "A queue pair could not be connected: check the GID index and the route to the peer ("+shown([]byte(t))+").", m)
 	case strings.Contains(t, "ibv_create_ah"):
-		st.failed("ib-create-ah", "No address handle for the peer's GID: the GID index does not fit, or there is no route ("+shown([]byte(t))+").", m)
+		st.createAH(m, t)
 	case strings.Contains(t, "ibv_open_device"):
 		st.fact(m, CauseDeviceOpen, "")
 		st.warned("device-open", "An RDMA device is listed but cannot be opened: give the job /dev/infiniband and rights on it.", m)
@@ -353,7 +372,136 @@ func (st *state) ucxError(m *message, t string) {
 	case strings.Contains(t, "Caught signal"):
 		st.secondary("crash", "A process of the job crashed ("+shown([]byte(t))+").", m)
 	case st.ucxCompletion(m, t):
+	case st.says(m, []byte(t), ucxPhrases) != nil:
 	default:
 		st.emit("ucx-error:"+keyOf(t), Event{ID: "ucx-error", Severity: SeverityError, Text: "UCX reports: " + shown([]byte(t))}, m)
 	}
+}
+
+// suspect records what a library may go on without.
+func (st *state) suspect(m *message, id, text string) {
+	st.record(m, &phrase{id: id, grade: suspect}, text)
+}
+
+// ucxOffered is the list in '… is not available, please use one or more of: cma, self, tcp'.
+func ucxOffered(t string) string {
+	_, list, ok := strings.Cut(t, "please use one or more of: ")
+	if !ok {
+		return ""
+	}
+	return strings.TrimSpace(list)
+}
+
+func isUCXGPU(names string) bool {
+	for n := range strings.SplitSeq(names, ",") {
+		if !strings.HasPrefix(n, "cuda") && !strings.HasPrefix(n, "rocm") && !strings.HasPrefix(n, "gdr_copy") && !strings.HasPrefix(n, "ze") {
+			return false
+		}
+	}
+	return names != ""
+}
+
+func isUCXRDMAList(names string) bool {
+	for n := range strings.SplitSeq(names, ",") {
+		if n == "ib" || isUCXRDMA(n) {
+			return true
+		}
+	}
+	return false
+}
+
+// onlyShared reports whether 'no active messages transport to …: posix/memory - Destination is
+// unreachable, self/memory - …' lists nothing that leaves a node. sockcm and rdmacm
+// are ways to set up a connection, and carry nothing.
+func onlyShared(t string) bool {
+	_, list, ok := strings.Cut(t, "transport to ")
+	if !ok {
+		return false
+	}
+	_, list, ok = strings.Cut(list, ": ")
+	if !ok {
+		return false
+	}
+	any := false
+	for item := range strings.SplitSeq(list, ", ") {
+		tl, _, ok := strings.Cut(item, "/")
+		if !ok {
+			continue
+		}
+		switch {
+		case isUCXLocal(tl), tl == "cuda_copy", tl == "gdr_copy", tl == "rocm_copy", tl == "ze_copy":
+			any = true
+		case tl == "sockcm", tl == "rdmacm", tl == "tcp" && strings.Contains(item, "sockaddr"):
+		default:
+			return false
+		}
+	}
+	return any
+}
+
+// ucxConnect reads 'connect(fd=40, dest_addr=172.17.0.1:40703) failed: Connection refused'.
+func (st *state) ucxConnect(m *message, t string) {
+	_, reason, _ := strings.Cut(t, "failed: ")
+	addr := word([]byte(strings.TrimRight(wordAfter([]byte(t), "dest_addr="), ")")))
+	host := addr
+	if i := strings.LastIndexByte(addr, ':'); i > 0 {
+		host = addr[:i]
+	}
+	if name := bridgeOf(host); name != "" {
+		st.failed("ucx-bridge", "UCX tries to reach a peer by "+host+", the address of "+name+", which every host has for itself: name the real network in UCX_NET_DEVICES (the RDMA devices, mlx5_0:1; or, for TCP, the interface that all nodes share), or exclude the bridge by UCX_NET_DEVICES=^docker0 (UCX 1.11 and newer).", m)
+		return
+	}
+	text := "UCX could not connect to " + addr + " by TCP"
+	if reason != "" {
+		text += " (" + word2(reason) + ")"
+	}
+	st.failed("ucx-tcp-connect", text+": the peer's process ended, a firewall is between the nodes, or the address is not of a network that they share; name the right devices in UCX_NET_DEVICES.", m)
+}
+
+func word2(s string) string {
+	s = strings.TrimRight(s, ". ")
+	if len(s) > 60 {
+		s = s[:60]
+	}
+	return s
+}
+
+// bridgeOf names the bridge that takes an address by default, "" where it is none:
+// docker's pools (172.17.0.0/16 to 172.31.0.0/16, the first address of each), libvirt's,
+// podman's.
+func bridgeOf(host string) string {
+	a, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	if err != nil || !a.Unmap().Is4() {
+		return ""
+	}
+	b := a.Unmap().As4()
+	switch {
+	case b[0] == 172 && b[1] == 17:
+		return "docker's bridge (docker0)"
+	case b[0] == 172 && b[1] > 17 && b[1] <= 31 && b[2] == 0 && b[3] == 1:
+		return "a bridge of docker"
+	case b == [4]byte{192, 168, 122, 1}:
+		return "libvirt's bridge (virbr0)"
+	case b == [4]byte{10, 88, 0, 1}:
+		return "podman's bridge (podman0)"
+	}
+	return ""
+}
+
+// createAH reads 'ibv_create_ah(dlid=49152 … dgid=::ffff:10.1.0.2 sgid_index=1 …) on mlx5_0 failed:
+// Invalid argument'.
+func (st *state) createAH(m *message, t string) {
+	b := []byte(t)
+	text := "The device"
+	if dev := wordAfter(b, ") on "); dev != "" {
+		text += " " + strings.TrimRight(dev, ":")
+	}
+	text += " cannot address its peer"
+	if g := wordAfter(b, "dgid="); g != "" {
+		text += " " + g
+	}
+	if i := intAfter(b, "sgid_index="); i >= 0 {
+		text += " from its GID index " + strconv.Itoa(i)
+	}
+	st.failed("ib-create-ah", text+": the index is empty or of another kind (RoCE v1 beside v2, IPv6 beside IPv4), or this port has no route to that address. Set UCX_IB_GID_INDEX to the RoCE v2 one of the job's network (show_gids), and check that both ports are in networks that reach each other.", m)
 }

@@ -8,13 +8,6 @@ import (
 	"strings"
 )
 
-// secondaryErrors follow from others: they come last in the list of errors.
-// The nearest to a first cause stands first.
-var secondaryErrors = []string{
-	"mpi-unreachable", "ib-completion-error-5", "ucx-peer-gone", "connection-closed", "nccl-fatal", "torch-watchdog", "nccl-failed", "nccl-abort",
-	"mpi-error", "mpi-init", "mpi-abort", "crash", "mpi-daemon-lost", "rank-died",
-}
-
 // maxMangledHosts is up to how many host names mangled ones are looked for.
 const maxMangledHosts = 1024
 
@@ -244,7 +237,7 @@ func (st *state) fallback() (verdict *bool, cause string, intentional bool) {
 		return &yes, CauseMixed, false
 	}
 	if st.mpi.btlTCP && st.ucx.rdma == 0 {
-		return &yes, CausePMLNotUCX, st.askedBTL()
+		return &yes, st.whyOB1(), st.askedBTL()
 	}
 	byTCP := func(cause string, asked bool) (*bool, string, bool) {
 		if multi {
@@ -256,7 +249,10 @@ func (st *state) fallback() (verdict *bool, cause string, intentional bool) {
 		return byTCP(CauseProviderTCP, isTCPProvider(st.env["I_MPI_OFI_PROVIDER"]) || isTCPProvider(st.env["FI_PROVIDER"]) || st.env["I_MPI_FABRICS"] == "shm:tcp" || st.env["I_MPI_FABRICS"] == "tcp")
 	}
 	if slices.Contains(st.mpi.pmls, "ob1") && !st.mpi.btlRDMA && st.ucx.rdma == 0 && len(st.networks) == 0 {
-		return byTCP(CausePMLNotUCX, st.askedBTL())
+		return byTCP(st.whyOB1(), st.askedBTL())
+	}
+	if st.mixedFact() && multi {
+		return &yes, CauseMixed, false
 	}
 	overSocket := st.totals(func(k transportKey) bool { return k.net == netSocketName }) > 0
 	choseSocket := slices.Contains(st.networks, netSocketName) ||
@@ -339,7 +335,7 @@ func (st *state) ucxWantsTCP() bool {
 // verdict sums up.
 func (st *state) verdict() Verdict {
 	v := Verdict{
-		Schema: SchemaVerdict, Library: st.lib, Version: st.version,
+		Schema: SchemaVerdict, Library: cmp.Or(st.lib, st.libHint), Version: st.version,
 		Networks: []string{}, InterNodeTransports: []string{}, Devices: []string{}, FatalErrors: []string{}, Events: []Event{},
 	}
 	if v.Version == "" {
@@ -393,16 +389,7 @@ func (st *state) verdict() Verdict {
 	} else if k, known := st.nodes(); known && k == 1 {
 		v.NNodes = &k
 	}
-	for _, id := range st.fatal {
-		if !slices.Contains(secondaryErrors, id) {
-			v.FatalErrors = append(v.FatalErrors, id)
-		}
-	}
-	for _, id := range secondaryErrors {
-		if slices.Contains(st.fatal, id) {
-			v.FatalErrors = append(v.FatalErrors, id)
-		}
-	}
+	v.FatalErrors = append(v.FatalErrors, st.fatalInOrder()...)
 	for k, n := range st.pairs {
 		v.Pairs = append(v.Pairs, Pair{k.from, k.to, k.via, n})
 	}
@@ -410,6 +397,7 @@ func (st *state) verdict() Verdict {
 		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To), cmp.Compare(a.Via, b.Via))
 	})
 	v.Events = append(v.Events, st.events...)
+	st.gdrAtEnd(&v)
 	v.Sentence = st.sentence(&v)
 	return v
 }
@@ -503,6 +491,9 @@ func (st *state) gdr(v *Verdict) {
 		v.GDRPartial = relay+staged > 0
 	case staged > 0:
 		v.GDR = &no
+	case len(st.channels) == 0 && st.collGDR[0]+st.collGDR[1] > 0:
+		on := st.collGDR[1] > 0
+		v.GDR, v.GDRPartial = &on, on && st.collGDR[0] > 0
 	case len(st.channels) > 0 || !st.multiNode():
 		return
 	case st.ringGDR[1] > 0 && st.ringGDR[0] == 0 && st.hcaGDR[0] == 0:
@@ -549,22 +540,17 @@ func (st *state) gdrRanks() *GDRRanks {
 func (st *state) sentence(v *Verdict) string {
 	switch {
 	case v.Fallback != nil && *v.Fallback && v.Intentional:
-		return "TCP, as was asked for: " + st.causeSentence(*v.Cause)
+		return "TCP, as was asked for: " + st.causeSentence(*v.Cause) + st.alsoFailed(v)
 	case v.Fallback != nil && *v.Fallback:
-		return "FALLBACK to TCP: " + st.causeSentence(*v.Cause)
+		return "FALLBACK to TCP: " + st.causeSentence(*v.Cause) + st.alsoFailed(v)
 	case len(v.FatalErrors) > 0:
-		for _, e := range st.events {
-			if e.ID == v.FatalErrors[0] {
-				return "Failed: " + e.Text
-			}
-		}
-		return "Failed: " + v.FatalErrors[0]
+		return "Failed: " + st.textOf(v.FatalErrors[0])
 	case v.Library == "":
-		return "Unknown: no line of NCCL, UCX or MPI in what was read."
+		return "Unknown: no line of NCCL, UCX or MPI in what was read." + st.alsoSuspected(v)
 	case v.Fallback == nil && v.Cause != nil:
-		return "Unknown whether data leaves the node; if it does, it goes over TCP: " + st.causeSentence(*v.Cause)
+		return "Unknown whether data leaves the node; if it does, it goes over TCP: " + st.causeSentence(*v.Cause) + st.alsoSuspected(v)
 	case v.Fallback == nil:
-		return "Unknown: the log does not say what carries the data (NCCL_DEBUG=INFO or UCX_LOG_LEVEL=info makes it)."
+		return "Unknown: the log does not say what carries the data (NCCL_DEBUG=INFO or UCX_LOG_LEVEL=info makes it)." + st.alsoSuspected(v)
 	}
 	return v.cleared()
 }
@@ -592,6 +578,12 @@ func (v *Verdict) cleared() string {
 	case v.GDR == nil:
 	case !*v.GDR:
 		s += ", GPUDirect off"
+		for _, e := range v.Events {
+			if _, why, ok := strings.Cut(e.Text, gdrOffLead); ok && e.ID == "gdr-off" {
+				s += ": " + strings.TrimSuffix(why, ".")
+				break
+			}
+		}
 	case v.GDRPartial && c != nil:
 		var but []string
 		if c.Relayed > 0 {
