@@ -25,6 +25,8 @@ type Spec struct {
 	Path string   // the file to execute
 	Argv []string // argv[0] as the user typed it
 	Env  []string
+	// WorkDir is where it starts; "" here.
+	WorkDir string
 	// Stdin, Stdout and Stderr are inherited by the child as they are; nothing
 	// is pumped.
 	Stdin, Stdout, Stderr *os.File
@@ -37,6 +39,11 @@ type Spec struct {
 	Ranks bool
 	// Grace is how long processes have between TERM and KILL.
 	Grace time.Duration
+	// Within is how long the child has to end after it was first told to by a
+	// signal; 0 as long as it takes.
+	Within time.Duration
+	// Signals come beside those that this process gets; nil none.
+	Signals <-chan syscall.Signal
 	// Mark is what the job's processes are known by, on every host; "" a new one.
 	Mark string
 	// Dir is the run's private directory, which the guard removes when this process
@@ -150,6 +157,7 @@ type child struct {
 	terminated bool             // by TERM or HUP
 	grouped    time.Time        // when its group was last sent a signal by this process
 	suspend    bool             // a stop was asked of this process
+	within     <-chan time.Time // when the child has had its time
 	ending     <-chan time.Time // when KILL follows TERM
 	ended      bool
 }
@@ -157,6 +165,7 @@ type child struct {
 func (c *child) start() error {
 	s := c.spec
 	attr := &syscall.ProcAttr{
+		Dir:   s.WorkDir,
 		Env:   withMark(s.Env, c.mark),
 		Files: []uintptr{fd(s.Stdin, 0), fd(s.Stdout, 1), fd(s.Stderr, 2)},
 		Sys:   &syscall.SysProcAttr{Setpgid: true},
@@ -217,10 +226,16 @@ func (c *child) attend(ctx context.Context, signals <-chan os.Signal, done <-cha
 		select {
 		case sig := <-signals:
 			c.forward(sig.(syscall.Signal))
+		case sig := <-c.spec.Signals:
+			c.forward(sig)
 		case sig := <-c.guard.heard():
 			c.overheard(sig)
 		case <-cancelled:
 			cancelled = nil
+			c.end()
+		case <-c.within:
+			c.within = nil
+			c.note(fmt.Sprintf("%v are over: ending the job", c.spec.Within))
 			c.end()
 		case <-c.ending:
 			c.ending = nil
@@ -284,6 +299,7 @@ func (c *child) forward(sig syscall.Signal) {
 			return
 		}
 		c.asked, c.terminated = time.Now(), true
+		c.limit()
 	}
 	if c.spec.Ranks || sig == syscall.SIGUSR1 || sig == syscall.SIGUSR2 {
 		send(c.pid, sig)
@@ -298,12 +314,20 @@ func (c *child) forward(sig syscall.Signal) {
 func (c *child) interrupted() bool {
 	c.interrupts++
 	c.asked = time.Now()
+	c.limit()
 	if c.interrupts != 2 {
 		return false
 	}
 	c.note("interrupted again: ending the job")
 	c.end()
 	return true
+}
+
+// limit lets the child's time begin, once.
+func (c *child) limit() {
+	if c.spec.Within > 0 && c.within == nil && !c.ended {
+		c.within = time.After(c.spec.Within)
+	}
 }
 
 // echo is how long after a signal of this process's own the guard may hear it.

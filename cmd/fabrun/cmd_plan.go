@@ -19,6 +19,7 @@ func (o *jobOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.ucx, "ucx-version", "", "UCX's `version` in the job, likewise")
 	o.preflightFlags(f)
 	o.nodes.addFlags(f)
+	o.spread.addFlags(f)
 }
 
 func newPlanCmd(a *app) *cobra.Command {

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -30,28 +33,29 @@ the NUMA node of the rank's GPU or slot where the launcher left the rank unbound
 prefer memory there, and become CMD. No process stays between launcher and
 program.
 
-With --stay it is what fabrun starts on a node itself: it stays beside CMD, hands
-signals on, and ends whatever CMD has left on that node, on every way out.
+With --stay it is what fabrun starts on a node itself: standard input says what
+to run and which signals to hand on; it stays beside that program, and ends
+whatever that has left on the node, on every way out.
 
 Exit status: CMD's own; 126 it is not executable; 127 it is not there; 125 usage.`,
 		Example: "  mpirun -np 8 fabrun rank -- ./a.out",
 		RunE:    func(_ *cobra.Command, args []string) error { return runRank(a, o, args) },
 	}
 	c.Flags().SetInterspersed(false)
-	c.Flags().BoolVar(&o.stay, "stay", false, "stay beside CMD, a launcher, and end what it leaves behind")
+	c.Flags().BoolVar(&o.stay, "stay", false, "run the job of one node, as standard input says")
 	c.Flags().StringVar(&o.table, "table", "", "what differs, as the plan wrote it (otherwise from "+plan.TableName+")")
 	return c
 }
 
 func runRank(a *app, o rankOptions, args []string) error {
+	outliveReaders()
+	if o.stay {
+		return a.stay()
+	}
 	if len(args) == 0 {
 		return &exitError{Code: exitRunUsage, Err: errors.New("no program to become"), Hint: "fabrun rank -- ./a.out"}
 	}
-	outliveReaders()
 	note := func(text string) { fmt.Fprintf(a.stderr, "fabrun rank: %s\n", text) }
-	if o.stay {
-		return a.stay(args, note)
-	}
 	text := o.table
 	if text == "" {
 		text, _ = a.getenv(plan.TableName)
@@ -99,28 +103,60 @@ func runRank(a *app, o rankOptions, args []string) error {
 	return startError(args[0], launcher.Become(d, file, args, env, note))
 }
 
-// stay runs a launcher of one node to its end.
-func (a *app) stay(args []string, note func(string)) error {
-	path, _ := a.getenv("PATH")
-	dir, err := os.Getwd()
+// stay runs the job of one node to its end, as standard input says, and hands on
+// the signals that come there. When that ends, so does the job.
+func (a *app) stay() error {
+	in := bufio.NewReader(a.stdin)
+	job, err := launcher.ReadNodeJob(in)
 	if err != nil {
-		dir = "."
+		return &exitError{Code: exitRunUsage, Err: err, Hint: "fabrun itself starts 'fabrun rank --stay', on each node"}
 	}
-	file, err := launcher.LookPath(args[0], path, dir)
+	env := job.Carry.OnNode(job.Env, a.env, isDirectory)
+	path, _ := lookupEnv(env, "PATH")
+	if job.Dir != "" && !isDirectory(job.Dir) {
+		return &exitError{Code: launcher.StatusNotExecutable, Err: fmt.Errorf("%s: no such directory on this node", job.Dir), Hint: "have it on a file system that all nodes share"}
+	}
+	file, err := launcher.LookPath(job.Argv[0], path, job.Dir)
 	if err != nil {
-		return startError(args[0], err)
+		return startError(job.Argv[0], err)
 	}
-	st, err := launcher.Run(context.Background(), launcher.Spec{
-		Path: file, Argv: args, Env: a.env, Stdin: asFile(a.stdin), Stdout: asFile(a.stdout), Stderr: asFile(a.stderr),
-		Ranks: true, Guard: true, Note: note,
+	if !filepath.IsAbs(file) {
+		file = filepath.Join(job.Dir, file)
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return &exitError{Code: exitInternal, Err: err}
+	}
+	//nolint:errcheck // opened for reading
+	defer null.Close()
+	ctx, end := context.WithCancel(context.Background())
+	defer end()
+	signals := make(chan syscall.Signal)
+	go func() {
+		launcher.Orders(in, func(sig syscall.Signal) {
+			select {
+			case signals <- sig:
+			case <-ctx.Done():
+			}
+		})
+		end()
+	}()
+	st, err := launcher.Run(ctx, launcher.Spec{
+		Path: file, Argv: job.Argv, Env: env, WorkDir: job.Dir, Stdin: null, Stdout: asFile(a.stdout), Stderr: asFile(a.stderr),
+		Ranks: true, Guard: true, Mark: job.Mark, Signals: signals,
 	})
 	if err != nil {
-		return startError(args[0], err)
+		return startError(job.Argv[0], err)
 	}
 	if st.Code == 0 {
 		return nil
 	}
 	return &exitError{Code: st.Code}
+}
+
+func isDirectory(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 // hostNames is what this host may be called in a plan.

@@ -39,7 +39,8 @@ on stderr is the verdict in one sentence, unless --quiet is given: "No fallback"
 line before it says with which status.
 
 INT and TERM go to the child, and its status counts, as without fabrun: Open MPI
-leaves with 1, MPICH with the signal's number. When fabrun is killed outright
+leaves with 1, MPICH with the signal's number. torchrun on several nodes gets them
+on each, once, and its workers have torchrun's own time to save what they do. When fabrun is killed outright
 (kill -9), its guard ends the job on this host within five seconds.
 
 Exit status: the child's own; 128+n when signal n ended it, or fabrun before the
@@ -94,6 +95,7 @@ func runRun(ctx context.Context, a *app, o runOptions, args []string) error {
 	defer job.close()
 	jobCtx, endJob := context.WithCancel(context.WithoutCancel(ctx))
 	defer endJob()
+	job.sessions, job.spec.Within = todo.torch != nil, o.spread.grace
 	eyes, err := a.watchJob(p, &job, o, endJob)
 	if err != nil {
 		return err
@@ -117,7 +119,7 @@ func runRun(ctx context.Context, a *app, o runOptions, args []string) error {
 	ctx = jobCtx
 	var st launcher.Status
 	if todo.torch != nil {
-		st, err = a.runNodes(ctx, todo.torch, job, o.nodes)
+		st, err = a.runNodes(ctx, todo.torch, job, o.jobOptions, eyes)
 	} else {
 		st, err = launcher.Run(ctx, job.spec)
 	}
@@ -201,6 +203,8 @@ type preparedJob struct {
 	spec    launcher.Spec
 	dir     string // private run directory; "" not needed
 	private *launcher.RunDir
+	// sessions: the job's streams come from sessions on its nodes.
+	sessions bool
 }
 
 func (j preparedJob) close() { j.private.Remove() }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 
+	"fabrun/launcher/plan"
 	"fabrun/launcher/preflight"
 	"fabrun/launcher/watch"
 	"fabrun/topology/finding"
@@ -56,6 +57,13 @@ func rulesPage() string {
 	}
 	table("Rules", "Why a variable has its value, and why a port is left out (`fabrun env --explain`, `fabrun plan`).", []string{"ID", "about"}, topics(finding.Rules()))
 	table("Events", "What the log and the counters of a job tell (`fabrun run`, `fabrun watch`).", []string{"ID", "about"}, topics(finding.Events()))
+	rows = nil
+	for _, k := range plan.NodeKeeps() {
+		rows = append(rows, []string{k[0], k[1]})
+	}
+	table("Kept by each node", "torchrun that fabrun starts on several nodes gets the whole of the user's environment there, but for these names: each node has its own. "+
+		"`--env NAME` hands one over all the same, `--no-env NAME` keeps another one. Added are `FABRUN_JOB`, `OMPI_FABRUN_JOB`, what `fabrun plan` prints, "+
+		"and `PYTHONUNBUFFERED=1` where torchrun is told to `--tee`.", []string{"names", "what they name"}, rows)
 	rows = nil
 	for _, c := range watch.Causes() {
 		rows = append(rows, []string{c[0], c[1]})

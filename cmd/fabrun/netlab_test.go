@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -314,12 +315,30 @@ func (l *netLab) empty() {
 	l.until("no process of the job on any host", func() bool { return len(l.left()) == 0 })
 }
 
+// output is what a command that may still run has written.
+type output struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
+}
+
 // netJob is a command on the first host.
 type netJob struct {
 	t      *testing.T
 	cmd    *exec.Cmd
-	out    bytes.Buffer
-	stderr bytes.Buffer
+	out    output
+	stderr output
 	done   chan error
 }
 

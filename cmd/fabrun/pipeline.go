@@ -39,6 +39,7 @@ type jobOptions struct {
 	nccl     string // version the ranks will load; "" what is found on the hosts
 	ucx      string
 	nodes    nodeOptions
+	spread   spreadOptions
 
 	preflight preflightMode
 	exclude   string // file or list
@@ -55,6 +56,9 @@ type planned struct {
 func (a *app) planJob(ctx context.Context, o jobOptions, argv []string) (planned, error) {
 	if len(argv) == 0 {
 		return planned{}, usageError(errors.New("no program to run"), "fabrun mpirun -np 2 ./a.out")
+	}
+	if err := o.spread.check(); err != nil {
+		return planned{}, err
 	}
 	argv, foamNote, err := a.foamArgv(argv)
 	if err != nil {
@@ -125,7 +129,7 @@ func (a *app) planJob(ctx context.Context, o jobOptions, argv []string) (planned
 	if err != nil {
 		return planned{}, err
 	}
-	torch, err := view.spreadTorch(job, &p)
+	torch, err := view.spreadTorch(job, &p, o.spread)
 	return planned{Plan: p, torch: torch}, err
 }
 
@@ -525,7 +529,7 @@ func (a *app) flagsAgain(o jobOptions) []string {
 	if o.nodes.insecure {
 		out = append(out, "--insecure-host-keys")
 	}
-	return out
+	return append(out, o.spread.again()...)
 }
 
 // asShim turns a call under a launcher's name, from a script of an outer fabrun,

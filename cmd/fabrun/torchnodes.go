@@ -15,10 +15,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
+	"github.com/spf13/pflag"
+
+	"fabrun/envgen"
 	"fabrun/launcher"
 	"fabrun/launcher/cmdline"
 	"fabrun/launcher/hosts"
@@ -35,6 +37,65 @@ type torchJob struct {
 	master string
 	port   int
 	alloc  hosts.Allocation
+	carry  plan.Carry
+}
+
+// spreadOptions are the flags for a torchrun that is started on several nodes.
+type spreadOptions struct {
+	carry            plan.Carry
+	prefix, noPrefix bool
+	grace            time.Duration
+}
+
+func (o *spreadOptions) addFlags(f *pflag.FlagSet) {
+	f.StringArrayVar(&o.carry.Take, "env", nil, "torchrun on several nodes: hand over this variable as well, a `name` or a beginning like 'SSH_*'")
+	f.StringArrayVar(&o.carry.Leave, "no-env", nil, "likewise: each node keeps its own of this `name`")
+	f.BoolVar(&o.prefix, "prefix", false, "likewise: every line with its node in front, not only where several nodes speak")
+	f.BoolVar(&o.noPrefix, "no-prefix", false, "likewise: no line with its node in front")
+	f.DurationVar(&o.grace, "grace", 0, "after INT, TERM or HUP end what is left when this `time` is over, like 90s; 0 waits for the launcher")
+}
+
+// again are these flags for a fabrun that a script starts.
+func (o spreadOptions) again() []string {
+	var out []string
+	for _, name := range o.carry.Take {
+		out = append(out, "--env="+name)
+	}
+	for _, name := range o.carry.Leave {
+		out = append(out, "--no-env="+name)
+	}
+	if o.prefix {
+		out = append(out, "--prefix")
+	}
+	if o.noPrefix {
+		out = append(out, "--no-prefix")
+	}
+	if o.grace != 0 {
+		out = append(out, "--grace="+o.grace.String())
+	}
+	return out
+}
+
+func (o spreadOptions) check() error {
+	switch name, bad := o.carry.Bad(); {
+	case bad:
+		return usageError(fmt.Errorf("--env, --no-env %q: no name of a variable", name), "a name, or a beginning like 'SSH_*'; its value is the environment's: NAME=value fabrun …")
+	case o.prefix && o.noPrefix:
+		return usageError(errors.New("--prefix and --no-prefix together"), "one of the two")
+	case o.grace < 0:
+		return usageError(fmt.Errorf("--grace %v: a time cannot be negative", o.grace), "--grace 90s")
+	}
+	return nil
+}
+
+func (o spreadOptions) prefixing() launcher.Prefixing {
+	switch {
+	case o.prefix:
+		return launcher.PrefixAlways
+	case o.noPrefix:
+		return launcher.PrefixNever
+	}
+	return launcher.PrefixMany
 }
 
 // ports for the rendezvous: below every usual range of ephemeral ports.
@@ -45,7 +106,7 @@ const (
 
 // spreadTorch says whether torchrun is to be started on all nodes, and where
 // they meet; nil where it runs here only.
-func (a *app) spreadTorch(job jobLook, p *plan.Plan) (*torchJob, error) {
+func (a *app) spreadTorch(job jobLook, p *plan.Plan, o spreadOptions) (*torchJob, error) {
 	n := len(job.alloc.Hosts)
 	if self, ok := ordinaryStep(a.env); ok && n > 1 {
 		// srun has started one fabrun per node: each starts its own torchrun.
@@ -67,12 +128,13 @@ func (a *app) spreadTorch(job jobLook, p *plan.Plan) (*torchJob, error) {
 		}
 		return nil, nil
 	}
-	t := &torchJob{cmd: job.cmd, base: *p, nodes: job.alloc.Names(), alloc: job.alloc, port: a.freePort(p.Words())}
+	t := &torchJob{cmd: job.cmd, base: *p, nodes: job.alloc.Names(), alloc: job.alloc, port: a.freePort(p.Words()), carry: o.carry}
 	var err error
 	if t.master, err = masterAddress(job, *p, a.from != ""); err != nil {
 		return nil, err
 	}
-	p.Notes = append(p.Notes, fmt.Sprintf("fabrun starts torchrun on all %d nodes, with --node-rank 0 to %d; their lines are prefixed with the node", n, n-1))
+	p.Notes = append(p.Notes, fmt.Sprintf("fabrun starts torchrun on all %d nodes, with --node-rank 0 to %d; where several print, their lines begin with the node", n, n-1))
+	_, p.Withheld = o.carry.HandOver(a.env)
 	*p = plan.TorchNode(*p, job.cmd, 0, n, t.master, t.port)
 	return t, nil
 }
@@ -240,20 +302,18 @@ func (r *failureReader) Write(p []byte) (int, error) {
 // maxFailureLine is more than that line is long.
 const maxFailureLine = 4096
 
-// nodeGrace is how long the other nodes have after one has failed: with the second
-// that processes then have to leave, the job is gone within five.
-const nodeGrace = 2 * time.Second
-
 // runNodes starts torchrun on every node and stays to the end: output merged,
-// everything ended when one node fails or the user interrupts, one status.
-func (a *app) runNodes(ctx context.Context, t *torchJob, job preparedJob, o nodeOptions) (launcher.Status, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	caught := make(chan os.Signal, 4)
-	signal.Notify(caught, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+// signals handed on, everything ended when one node fails, one status.
+func (a *app) runNodes(ctx context.Context, t *torchJob, job preparedJob, o jobOptions, eyes *watching) (launcher.Status, error) {
+	caught := make(chan os.Signal, 8)
+	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2} {
+		if !signal.Ignored(sig) { // nohup
+			signal.Notify(caught, sig)
+		}
+	}
 	defer signal.Stop(caught)
 
-	reach, err := a.transportTo(o, t.alloc.Manager)
+	reach, err := a.transportTo(o.nodes, t.alloc.Manager)
 	if err != nil {
 		return launcher.Status{}, err
 	}
@@ -262,101 +322,294 @@ func (a *app) runNodes(ctx context.Context, t *torchJob, job preparedJob, o node
 	}
 	//nolint:errcheck // connections that are no longer needed
 	defer reach.Close()
-	_, self := otherNodes(t.alloc)
 	dir, err := os.Getwd()
 	if err != nil {
 		return launcher.Status{}, err
 	}
-	var stdout, stderr io.Writer = a.stdout, a.stderr
-	if job.spec.Stdout != nil {
-		stdout = job.spec.Stdout
+	// The sessions end by themselves, or when they are cut.
+	sessions, cut := context.WithCancel(context.Background())
+	defer cut()
+	nodes := make([]*node, len(t.nodes))
+	_, self := otherNodes(t.alloc)
+	sent, _ := t.carry.HandOver(t.environment(job.spec.Env))
+	var lacking []string
+	for i, name := range t.nodes {
+		n := &node{name: name, via: reach, fabrun: a.reached.paths[name]}
+		if self[name] {
+			n.via, n.fabrun = remote.NewLocal(), a.self()
+		}
+		if n.fabrun == "" {
+			lacking = append(lacking, name)
+		}
+		p := plan.TorchNode(t.base, t.cmd, i, len(t.nodes), t.master, t.port)
+		n.job = launcher.NodeJob{Argv: inRunDir(p, job.dir), Env: sent, Dir: dir, Mark: job.spec.Mark, Carry: t.carry}
+		nodes[i] = n
 	}
-	if job.spec.Stderr != nil {
-		stderr = job.spec.Stderr
+	if len(lacking) > 0 {
+		return launcher.Status{}, &exitError{
+			Code: exitNoPlan, Err: fmt.Errorf("torchrun cannot be started on %s: fabrun is not there and could not be brought there", hosts.Compress(lacking)),
+			Hint: fmt.Sprintf("'fabrun check --hosts %s' says why; or install fabrun there at %s", hosts.Compress(lacking), a.self()),
+		}
 	}
+	broken := make(chan error, 2)
+	out, errs := launcher.NewMerge(a.stdout, o.spread.prefixing()), launcher.NewMerge(a.stderr, o.spread.prefixing())
+	out.Broken = func(err error) { broken <- err }
+	restarts := t.cmd.TorchRestarts(a.env)
+	c := &nodesRun{a: a, nodes: nodes, grace: o.spread.grace, failed: make(chan string, len(nodes)), ended: make(chan nodeEnd), cut: cut}
 	if job.spec.Started != nil {
 		job.spec.Started(0)
 	}
-	out, errs := launcher.NewMerge(stdout), launcher.NewMerge(stderr)
-	env := plan.NodeEnv(t.base, a.env)
-	for i := range env {
-		env[i] = strings.ReplaceAll(env[i], plan.RunDir, job.dir)
-	}
-	if _, set := a.getenv("PYTHONUNBUFFERED"); !set {
-		// torchrun hands on what it tees without flushing: into a pipe that would
-		// come at its end.
-		env = append(env, "PYTHONUNBUFFERED=1")
-	}
-	restarts := t.cmd.TorchRestarts(a.env)
-	workerFailed := make(chan string, len(t.nodes))
-	type ended struct {
-		node   string
-		status int
-		err    error
-	}
-	done := make(chan ended)
-	var wg sync.WaitGroup
-	for i, node := range t.nodes {
-		words := plan.TorchNode(t.base, t.cmd, i, len(t.nodes), t.master, t.port).Words()
-		via, there := reach, a.reached.paths[node]
-		if self[node] {
-			via, there = remote.NewLocal(), a.self()
+	for _, n := range nodes {
+		so, se := out.Source(n.name+": "), errs.Source(n.name+": ")
+		stdout, stderr := eyes.tap("stdout", so), eyes.tap("stderr", se)
+		var failures io.Writer = stderr
+		if !restarts {
+			failures = &failureReader{to: stderr, failed: func() { c.failed <- n.name }}
 		}
-		if there != "" {
-			// torchrun leaves its workers when it is killed, and they may be in
-			// sessions of their own: somebody on the node has to see to them.
-			words = slices.Concat([]string{there, "rank", "--stay", "--"}, words)
+		if err := n.open(); err != nil {
+			return launcher.Status{}, err
 		}
-		wg.Go(func() {
-			so, se := out.Source(node+": "), errs.Source(node+": ")
-			var failures io.Writer = se
-			if !restarts {
-				failures = &failureReader{to: se, failed: func() { workerFailed <- node }}
-			}
-			st, err := via.Exec(ctx, node, remote.Command{Argv: words, Env: env, Dir: dir}, remote.Streams{Stdout: so, Stderr: failures})
-			//nolint:errcheck // the place of the output is gone
-			_ = errors.Join(so.Close(), se.Close())
-			done <- ended{node, st, err}
-		})
+		c.running++
+		go func() {
+			st, err := n.run(sessions, remote.Streams{Stdout: stdout, Stderr: failures})
+			//nolint:errcheck // a Merge and a Source never fail
+			_ = errors.Join(stdout.Close(), stderr.Close())
+			c.ended <- nodeEnd{n, st, err}
+		}()
 	}
-	go func() { wg.Wait(); close(done) }()
+	return c.attend(ctx, caught, broken), nil
+}
 
-	var st launcher.Status
-	failed := false
-	var grace <-chan time.Time
-	fail := func(code int, sig syscall.Signal, why string) {
-		if failed {
-			return
+// inRunDir is a plan's command line with its private directory in place.
+func inRunDir(p plan.Plan, dir string) []string {
+	words := p.Words()
+	for i, w := range p.Argv {
+		if w.Origin != envgen.FromUser {
+			words[i] = strings.ReplaceAll(words[i], plan.RunDir, dir)
 		}
-		failed = true
-		st.Code, st.Signal = code, sig
-		fmt.Fprintf(a.stderr, "fabrun: %s; ending the other nodes\n", why)
 	}
-	for {
+	return words
+}
+
+// environment adds what torchrun itself needs: it hands on what it tees without
+// flushing, so into a pipe that would come at its end.
+func (t *torchJob) environment(env []string) []string {
+	if _, set := lookupEnv(env, "PYTHONUNBUFFERED"); set || !t.cmd.TorchTees(env) {
+		return env
+	}
+	return append(slices.Clone(env), "PYTHONUNBUFFERED=1")
+}
+
+// node is torchrun on one node: a fabrun there that runs it, told by its standard
+// input what, and which signals to hand on.
+type node struct {
+	name   string
+	via    remote.Transport
+	fabrun string // its path there
+	job    launcher.NodeJob
+
+	in, orders *os.File // what the session reads, and where that is written
+	signals    chan syscall.Signal
+	over       bool
+}
+
+func (n *node) open() error {
+	var err error
+	n.in, n.orders, err = os.Pipe()
+	n.signals = make(chan syscall.Signal, 16)
+	return err
+}
+
+// run is the life of a session. Writing has a goroutine of its own: a node that
+// hangs reads nothing.
+func (n *node) run(ctx context.Context, s remote.Streams) (int, error) {
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		_, err := n.job.WriteTo(n.orders)
+		for sig := range n.signals {
+			if err == nil {
+				err = launcher.SendSignal(n.orders, sig)
+			}
+		}
+		//nolint:errcheck // its end is all that it says
+		_ = n.orders.Close()
+	}()
+	st, err := n.via.Exec(ctx, n.name, remote.Command{Argv: []string{n.fabrun, "rank", "--stay"}, Stdin: n.in, Ranks: true}, s)
+	//nolint:errcheck // nothing reads it any more
+	_ = n.in.Close()
+	return st, err
+}
+
+// tell hands a signal on; a node that has sixteen unread gets no more.
+func (n *node) tell(sig syscall.Signal) {
+	if n.over {
+		return
+	}
+	select {
+	case n.signals <- sig:
+	default:
+	}
+}
+
+// end lets the node's fabrun end what it runs, at once.
+func (n *node) end() {
+	if !n.over {
+		n.over = true
+		close(n.signals)
+	}
+}
+
+type nodeEnd struct {
+	node   *node
+	status int
+	err    error
+}
+
+// nodesRun attends to the sessions of a job.
+type nodesRun struct {
+	a     *app
+	nodes []*node
+	grace time.Duration
+	cut   func() // breaks the sessions off
+
+	failed  chan string // a worker there has failed
+	ended   chan nodeEnd
+	running int
+
+	st         launcher.Status
+	decided    bool // why the job ends is known: st is its status, or the ranks' own
+	told       bool // by a signal
+	interrupts int
+	next       <-chan time.Time // when step is due
+	step       func()           // the next towards the end
+}
+
+// How long the nodes have: the others for their own end after one has failed,
+// and a fabrun on a node to end what it runs (its TERM, and KILL two seconds
+// later) and to say so.
+const (
+	nodeGrace = 2 * time.Second
+	nodeEnds  = 5 * time.Second
+	// torchGrace is a little more than torchrun gives its workers
+	// (torch/distributed/elastic/multiprocessing/api.py, close).
+	torchGrace = 32 * time.Second
+)
+
+func (c *nodesRun) say(format string, args ...any) {
+	fmt.Fprintf(c.a.stderr, "fabrun: "+format+"\n", args...)
+}
+
+func (c *nodesRun) fail(code int, why string) bool {
+	if c.decided {
+		return false
+	}
+	c.decided, c.st.Code = true, code
+	c.say("%s; ending the other nodes", why)
+	return true
+}
+
+func (c *nodesRun) tell(sig syscall.Signal) {
+	for _, n := range c.nodes {
+		n.tell(sig)
+	}
+}
+
+// after makes a step towards the end; what was meant to come is replaced.
+func (c *nodesRun) after(wait time.Duration, step func()) { c.next, c.step = time.After(wait), step }
+
+// endAll ends what runs, and breaks off what does not answer.
+func (c *nodesRun) endAll() {
+	for _, n := range c.nodes {
+		n.end()
+	}
+	c.after(nodeEnds, c.cut)
+}
+
+func (c *nodesRun) attend(ctx context.Context, caught <-chan os.Signal, broken <-chan error) launcher.Status {
+	stop := ctx.Done()
+	codes := map[*node]int{}
+	for c.running > 0 {
 		select {
 		case sig := <-caught:
-			n := sig.(syscall.Signal)
-			fail(exitSignalsBase+int(n), n, "got "+n.String())
-			cancel()
-		case node := <-workerFailed:
-			if !failed {
-				grace = time.After(nodeGrace)
+			c.signalled(sig.(syscall.Signal))
+		case <-stop: // --strict, or a node that is lost
+			stop = nil
+			c.endAll()
+		case err := <-broken:
+			if !c.decided {
+				c.decided, c.st.Code = true, exitSignalsBase+int(syscall.SIGPIPE)
+				c.say("the job's output cannot be written any more (%v); ending the job", err)
+				c.endAll()
 			}
-			fail(torchFailed, 0, "a worker on "+node+" failed")
-		case <-grace:
-			grace = nil
-			cancel()
-		case e, ok := <-done:
+		case <-c.next:
+			c.next = nil
+			c.step()
+		case name := <-c.failed:
+			if c.fail(torchFailed, "a worker on "+name+" failed") {
+				c.endOthers()
+			}
+		case e := <-c.ended:
+			c.running--
+			e.node.end()
+			codes[e.node] = e.status
 			switch {
-			case !ok:
-				return st, nil
-			case e.err != nil && !failed:
-				fail(exitInternal, 0, e.err.Error())
-				cancel()
-			case e.status != 0 && !failed:
-				fail(e.status, 0, fmt.Sprintf("torchrun on %s ended with status %d", e.node, e.status))
-				grace = time.After(nodeGrace)
+			case e.err != nil && c.fail(exitInternal, e.err.Error()):
+				c.endAll()
+			case e.err == nil && e.status != 0 && !c.told && c.fail(e.status, fmt.Sprintf("torchrun on %s ended with status %d", e.node.name, e.status)):
+				c.endOthers()
 			}
+		}
+	}
+	if !c.decided {
+		for _, n := range c.nodes {
+			if codes[n] != 0 {
+				c.st.Code = codes[n]
+				break
+			}
+		}
+	}
+	return c.st
+}
+
+// endOthers ends a job of which a node has failed: the others may see it by
+// themselves, then they are told, with torchrun's own time for their workers.
+func (c *nodesRun) endOthers() {
+	c.after(nodeGrace, func() {
+		c.tell(syscall.SIGTERM)
+		wait := torchGrace
+		if c.grace > 0 {
+			wait = c.grace
+		}
+		c.after(wait, c.endAll)
+	})
+}
+
+// signalled hands a signal to torchrun on every node, and waits: what the ranks
+// still do (save a checkpoint) is theirs. A second interrupt ends the job.
+func (c *nodesRun) signalled(sig syscall.Signal) {
+	c.tell(sig)
+	switch sig {
+	case syscall.SIGINT:
+		if c.interrupts++; c.interrupts == 2 {
+			c.say("interrupted again: ending the job")
+			c.endAll()
+			return
+		}
+	case syscall.SIGTERM, syscall.SIGHUP:
+	default:
+		return
+	}
+	if !c.told && !c.decided {
+		c.told = true
+		if !c.a.quiet {
+			c.say("%v: handed to the ranks on %d nodes, which have their own time to end", sig, c.running)
+		}
+		if c.grace > 0 {
+			c.after(c.grace, func() {
+				c.say("%v are over: ending the job", c.grace)
+				c.endAll()
+			})
 		}
 	}
 }

@@ -49,10 +49,11 @@ type watching struct {
 	nodes     int    // over how many nodes the job runs, at least; 0 unknown
 	ncclTells bool   // NCCL would write a log if it were started
 	peers     map[string]bool
-	patterns  []string  // of the user's own log files
-	kept      *keptLogs // with --record
-	dir       string    // of this run; "" none
-	told      *queue    // what the job's own streams gave rise to
+	patterns  []string        // of the user's own log files
+	kept      *keptLogs       // with --record
+	dir       string          // of this run; "" none
+	taps      map[string]bool // which streams of the job's sessions are read
+	told      *queue          // what the job's own streams gave rise to
 
 	mu       sync.Mutex
 	looks    map[string][2]watch.Sample // host -> first and last look at its counters
@@ -121,6 +122,10 @@ func (a *app) watchJob(p plan.Plan, job *preparedJob, o runOptions, endJob conte
 		}
 	}
 	w.eyes = launcher.NewEyes(cfg)
+	if job.sessions {
+		w.taps = map[string]bool{"stdout": readOut, "stderr": readErr}
+		readOut, readErr = false, false
+	}
 	for _, s := range []struct {
 		read bool
 		file **os.File
@@ -130,10 +135,7 @@ func (a *app) watchJob(p plan.Plan, job *preparedJob, o runOptions, endJob conte
 		if !s.read {
 			continue
 		}
-		src := w.eyes.Watcher().Source(s.name)
-		if s.name == "stdout" {
-			src = w.eyes.Watcher().Stream(s.name)
-		}
+		src := w.streamSource(s.name)
 		pump, err := launcher.NewPump(s.to, src)
 		if err != nil {
 			return nil, &exitError{Code: exitInternal, Err: fmt.Errorf("reading the job's %s: %w", s.name, err)}
@@ -158,6 +160,37 @@ func (a *app) watchJob(p plan.Plan, job *preparedJob, o runOptions, endJob conte
 	}()
 	return w, nil
 }
+
+// streamSource reads one of the job's streams.
+func (w *watching) streamSource(stream string) *watch.Source {
+	if stream == "stdout" {
+		return w.eyes.Watcher().Stream(stream)
+	}
+	return w.eyes.Watcher().Source(stream)
+}
+
+// tap is where a stream of a session goes: to its place, and where it has to be
+// read, it is read after that.
+func (w *watching) tap(stream string, to io.WriteCloser) io.WriteCloser {
+	if !w.taps[stream] {
+		return to
+	}
+	return &tapped{to, w.streamSource(stream)}
+}
+
+type tapped struct {
+	to  io.WriteCloser
+	src *watch.Source
+}
+
+func (t *tapped) Write(p []byte) (int, error) {
+	n, err := t.to.Write(p)
+	//nolint:errcheck // never fails
+	_, _ = t.src.Write(p)
+	return n, err
+}
+
+func (t *tapped) Close() error { return errors.Join(t.to.Close(), t.src.Close()) }
 
 // userWords are the command line as the user typed it.
 func userWords(p plan.Plan) []string {

@@ -77,6 +77,11 @@ func (c Command) TorchRestarts(env []string) bool {
 	return restarts != "" && restarts != "0"
 }
 
+// TorchTees reports whether torchrun passes on what its workers print.
+func (c Command) TorchTees(env []string) bool {
+	return Value(env, petVar("tee")) != "" || len(c.Apps) > 0 && c.Apps[0].Last("tee") != nil
+}
+
 func petVar(option string) string {
 	return "PET_" + strings.ToUpper(strings.ReplaceAll(option, "-", "_"))
 }

@@ -37,6 +37,7 @@ type Plan struct {
 	PerHost  []envgen.HostEnv // what differs per host, delivered by fabrun rank
 	Table    *RankTable       // what fabrun rank is told; nil where it is not needed
 	Unset    []string
+	Withheld []Withheld // of the user's environment, what does not go to the other nodes
 	Files    []File
 	Shims    []string // programs of these names in {run}/bin go through fabrun
 	Hosts    hosts.Allocation

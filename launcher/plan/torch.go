@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
-	"strings"
 
 	"fabrun/envgen"
 	"fabrun/launcher/cmdline"
@@ -59,35 +58,4 @@ func b2i(b bool) int {
 		return 1
 	}
 	return 0
-}
-
-// nodeVars are the variables that a program started by ssh on another node
-// needs as it has them here. Tokens and keys are not among them: what is sent
-// can be seen there.
-var nodeVars = []string{
-	"PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONUNBUFFERED", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV",
-	"HF_HOME", "HF_HUB_OFFLINE", "TRANSFORMERS_CACHE", "TRANSFORMERS_OFFLINE", "TORCH_HOME", "XDG_CACHE_HOME", "LOGLEVEL", "TZ", "LANG", "LC_ALL",
-}
-
-// NodeEnv is the environment of a program that fabrun itself starts on a node:
-// what the plan sets, and what of the user's own such a program needs.
-func NodeEnv(p Plan, env []string) []string {
-	var out []string
-	for _, kv := range env {
-		name, _, ok := strings.Cut(kv, "=")
-		if !ok || slices.ContainsFunc(p.Env, func(v envgen.Var) bool { return v.Name == name }) {
-			continue
-		}
-		keep := cmdline.IsLibraryVar(name) || slices.Contains(nodeVars, name) || slices.Contains(forwardNames, name)
-		for _, prefix := range []string{"OMP_", "MKL_", "KMP_", "CUDA_", "TORCH_", "TORCHINDUCTOR_", "PYTORCH_", "PET_", "TRITON_", "HSA_"} {
-			keep = keep || strings.HasPrefix(name, prefix)
-		}
-		if keep && name != "CUDA_VISIBLE_DEVICES" {
-			out = append(out, kv)
-		}
-	}
-	for _, v := range p.Env {
-		out = append(out, v.Name+"="+v.Value)
-	}
-	return out
 }

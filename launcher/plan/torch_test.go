@@ -52,12 +52,3 @@ func TestTorchNodes(t *testing.T) {
 		t.Errorf("IPv6 wants brackets: %s", got)
 	}
 }
-
-func TestNodeEnv(t *testing.T) {
-	argv := []string{"torchrun", "t.py"}
-	cmd := cmdline.Parse(cmdline.Identify(argv, "", ""), argv)
-	got := plan.NodeEnv(plan.Build(plan.Request{Command: cmd}), []string{"PATH=/v/bin", "HF_TOKEN=secret", "NCCL_DEBUG=INFO", "SSH_AUTH_SOCK=/x", "CUDA_VISIBLE_DEVICES=0", "OMP_NUM_THREADS=4"})
-	if s := strings.Join(got, " "); s != "PATH=/v/bin NCCL_DEBUG=INFO OMP_NUM_THREADS=4" {
-		t.Errorf("got %s", s)
-	}
-}

@@ -20,6 +20,9 @@ type Command struct {
 	// standard input, and the connection's own becomes its life-line: when the
 	// connection ends, the command and its children are ended.
 	Stdin io.Reader
+	// Ranks: the command is the job itself, and gets what a resource manager gave
+	// the job on that host. Others leave all of it to the job.
+	Ranks bool
 }
 
 // Streams is where a command's output goes, as it comes. nil discards.

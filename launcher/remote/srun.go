@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -35,7 +36,11 @@ func NewSrun(o SrunOptions) Transport {
 			return nil, err
 		}
 		// Unbuffered: what streams back line by line must not wait in slurmstepd.
-		return append(t.step([]string{host}, "--unbuffered"), argv...), nil
+		step := t.step([]string{host}, "--unbuffered")
+		if cmd.Ranks {
+			step = slices.DeleteFunc(step, func(w string) bool { return w == "--gres=none" })
+		}
+		return append(step, argv...), nil
 	}}
 	return t
 }

@@ -29,6 +29,7 @@ type planJSON struct {
 	PerHost  []hostEnvJSON     `json:"per_host"`
 	Rank     *plan.RankTable   `json:"rank"`
 	Unset    []string          `json:"unset"`
+	Withheld []plan.Withheld   `json:"withheld"`
 	Files    []fileJSON        `json:"files"`
 	Shims    []string          `json:"shims"`
 	Hosts    planHostsJSON     `json:"hosts"`
@@ -100,7 +101,7 @@ type planHostJSON struct {
 func PlanJSON(w io.Writer, p plan.Plan) error {
 	out := planJSON{
 		Schema: "fabrun/plan/v1", Dialect: p.Dialect, Launcher: known(p.Launcher), Version: known(p.Version), RDMA: p.HasRDMA(), Looked: toLookedJSON(p.Look),
-		Contract: known(p.Contract), Argv: p.Words(), Env: list(p.Env), Kept: list(p.Kept), Rank: p.Table, Unset: list(p.Unset), Shims: list(p.Shims),
+		Contract: known(p.Contract), Argv: p.Words(), Env: list(p.Env), Kept: list(p.Kept), Rank: p.Table, Unset: list(p.Unset), Withheld: list(p.Withheld), Shims: list(p.Shims),
 		Program: list(p.Program), Findings: sorted(p.Findings), Notes: list(p.Notes),
 		Words: []wordJSON{}, PerHost: []hostEnvJSON{}, Files: []fileJSON{},
 		Hosts: planHostsJSON{Source: p.Hosts.Source, Manager: known(p.Hosts.Manager), Hosts: []planHostJSON{}},
@@ -169,6 +170,14 @@ func Plan(w io.Writer, p plan.Plan, verbose bool) error {
 	for _, g := range groupHosts(p.PerHost) {
 		t.printf("\non %s, set by fabrun rank\n", g.hosts)
 		planVars(t, g.vars, verbose)
+	}
+	if len(p.Withheld) > 0 {
+		t.printf("\nnot handed to the other nodes, which keep their own\n")
+		var names []string
+		for _, w := range p.Withheld {
+			names = append(names, w.Name)
+		}
+		t.wrap("  ", strings.Join(names, " "))
 	}
 	for _, f := range p.Files {
 		t.printf("\nfile %s/%s: %s\n", plan.RunDir, f.Name, f.Why)
