@@ -207,7 +207,7 @@ func TestEveryRuleIsTried(t *testing.T) {
 	}
 	for _, id := range []string{
 		"hca.rail-missing", "hca.rail-subnet", "hca.port-slow", "hca.none", "hca.none-on-host", "gid.no-common", "gid.no-common-ucx",
-		"gdr.iommu", "gdr.hidden-topology", "gdr.no-peer-memory", "gdr.far-gpu", "qos.defaults-differ", "qos.global-tclass", "qos.trust", "qos.not-lossless", "qos.other-priority", "log.quiet", "version.profile",
+		"gdr.iommu", "gdr.hidden-topology", "gdr.no-peer-memory", "gdr.far-gpu", "qos.defaults-differ", "qos.global-tclass", "qos.trust", "qos.not-lossless", "qos.dscp-map", "log.quiet", "version.profile",
 	} {
 		if !seen[id] {
 			t.Errorf("%s is never said in the decision table", id)

@@ -115,7 +115,7 @@ func (s *state) qosFindings() {
 			}
 			if prio, ok := dcb.DSCPToPriority[q.RDMA.DSCP]; ok && prio != *q.RDMA.Priority {
 				s.add(finding.Finding{
-					ID: "qos.other-priority", Severity: finding.Warning, Host: n.h.Name, Subject: dev,
+					ID: "qos.dscp-map", Severity: finding.Warning, Host: n.h.Name, Subject: dev,
 					Seen: fmt.Sprintf("DSCP %d is priority %d", q.RDMA.DSCP, prio), Wanted: fmt.Sprintf("priority %d, as %s says", *q.RDMA.Priority, what),
 					Why: "host and fabric disagree on the class", Hint: fmt.Sprintf("another profile, or mlnx_qos -i %s --dscp2prio set,%d,%d", dev, q.RDMA.DSCP, *q.RDMA.Priority) + finding.ForPort,
 				})

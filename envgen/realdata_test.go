@@ -141,7 +141,7 @@ func TestRealdataQoSDecisions(t *testing.T) {
 		}
 		has := func(id string) bool { return found[id] != "" }
 		tally.Count(has("qos.trust") == (want.Trust == "pcp"), name+" trust", fmt.Sprint(found))
-		if d.MapKnown {
+		if d.DCB.DSCPToPriority != nil {
 			tally.Count(has("qos.not-lossless") == (want.Trust == "dscp" && !lossless), name+" lossless", fmt.Sprint(found))
 		}
 		if d.GlobalTClass != nil {

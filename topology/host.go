@@ -2,6 +2,7 @@ package topology
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 )
@@ -298,6 +299,21 @@ type DCB struct {
 	Willing        *bool
 	PrioToBuffer   []int
 	BufferBytes    []int
+}
+
+// LosslessDSCPs are the code points that reach a lossless priority, ascending;
+// nil where that cannot be told.
+func (d *DCB) LosslessDSCPs() []int {
+	if d.Trust != "dscp" || d.DSCPToPriority == nil || d.PFC == nil {
+		return nil
+	}
+	out := []int{}
+	for dscp := range 64 {
+		if prio, ok := d.DSCPToPriority[dscp]; ok && slices.Contains(d.PFC, prio) {
+			out = append(out, dscp)
+		}
+	}
+	return out
 }
 
 // Ethtool is the part of ethtool's answers that rules and checks use.

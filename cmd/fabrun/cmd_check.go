@@ -12,9 +12,9 @@ import (
 
 	"fabrun/launcher/preflight"
 	"fabrun/launcher/report"
-	"fabrun/profiles"
 	"fabrun/topology"
 	"fabrun/topology/finding"
+	"fabrun/topology/health"
 	"fabrun/topology/pasted"
 )
 
@@ -159,64 +159,74 @@ func exitBy(findings []finding.Finding, err error) error {
 	return nil
 }
 
+// pastedCheck is what the judge of live machines says of a fragment, and what
+// of the text could not be read. told says that the text has all that a good
+// verdict needs.
+func (a *app) pastedCheck(fragment topology.Host, unread []finding.Finding, told bool) (health.Verdict, []finding.Finding, error) {
+	p, err := a.fabricProfile()
+	if err != nil {
+		return "", nil, err
+	}
+	e := health.Expect{AnyQoS: true}
+	if p != nil {
+		e = preflight.Expectations(*p)
+		e.AnyQoS = true
+	}
+	// Ports of the other kind are somebody else's, unless there are no others.
+	mine := func(_ topology.HCA, x topology.Port) bool {
+		return e.LinkLayer == "" || x.LinkLayer == "" || strings.EqualFold(x.LinkLayer, e.LinkLayer)
+	}
+	if !slices.ContainsFunc(fragment.HCAs, func(c topology.HCA) bool {
+		return slices.ContainsFunc(c.Ports, func(x topology.Port) bool { return mine(c, x) })
+	}) {
+		mine = nil
+	}
+	fs := append(health.Ports(&fragment, mine, e), unread...)
+	return health.Sum(fs, told), fs, nil
+}
+
 func checkGIDs(a *app, _ checkOptions, text string) ([]finding.Finding, error) {
 	g := pasted.ReadGIDs(text)
-	if a.json {
-		return g.Findings, report.GIDsJSON(a.stdout, g)
+	told := slices.ContainsFunc(g.Ports, func(p pasted.GIDPort) bool {
+		index, _ := health.GIDIndex(topology.Port{GIDs: p.GIDs})
+		return index != nil
+	})
+	v, fs, err := a.pastedCheck(g.Fragment(), g.Findings, told)
+	switch {
+	case err != nil:
+		return nil, err
+	case a.json:
+		return fs, report.GIDsJSON(a.stdout, g, v, fs)
 	}
-	return g.Findings, report.GIDs(a.stdout, g)
+	return fs, report.GIDs(a.stdout, g, v, fs)
 }
 
 func checkQoS(a *app, _ checkOptions, text string) ([]finding.Finding, error) {
 	q := pasted.ReadQoS(text)
-	profile, err := a.fabricProfile()
-	if err != nil {
+	told := !slices.ContainsFunc(q.Devices, func(d pasted.QoSDevice) bool {
+		return d.DCB.Trust == "" || d.DCB.PFC == nil || d.DCB.Trust == "dscp" && d.DCB.DSCPToPriority == nil
+	})
+	v, fs, err := a.pastedCheck(q.Fragment(), q.Findings, told)
+	switch {
+	case err != nil:
 		return nil, err
+	case a.json:
+		return fs, report.QoSJSON(a.stdout, q, v, fs)
 	}
-	if profile != nil {
-		q.Findings = againstPlan(q, *profile)
-	}
-	if a.json {
-		return q.Findings, report.QoSJSON(a.stdout, q)
-	}
-	return q.Findings, report.QoS(a.stdout, q)
-}
-
-// againstPlan adds what the checks of a live machine say of the same settings
-// under a profile's plan; where both speak of one thing, the plan's words stay.
-func againstPlan(q pasted.QoS, p profiles.Profile) []finding.Finding {
-	var planned []finding.Finding
-	for i := range q.Devices {
-		d := &q.Devices[i]
-		name := d.Netdev
-		if name == "" {
-			name = "NETDEV"
-		}
-		dcb := d.DCB
-		if !d.PFCKnown {
-			dcb.PFC = nil
-		}
-		port := topology.Port{Number: 1, State: "ACTIVE", LinkLayer: "Ethernet", Netdev: name, GlobalTClass: d.GlobalTClass}
-		h := topology.Host{Name: q.Host, HCAs: []topology.HCA{{Name: name, Ports: []topology.Port{port}}}, Netdevs: []topology.Netdev{{Name: name, DCB: &dcb}}}
-		for _, f := range preflight.HostFindings(h, p, preflight.Job{Ports: []string{name}}) {
-			if strings.HasPrefix(f.ID, "qos.") {
-				f.Subject = d.Name()
-				planned = append(planned, f)
-			}
-		}
-	}
-	said := func(f finding.Finding) bool {
-		return slices.ContainsFunc(planned, func(x finding.Finding) bool { return x.ID == f.ID && x.Subject == f.Subject })
-	}
-	return append(planned, slices.DeleteFunc(slices.Clone(q.Findings), said)...)
+	return fs, report.QoS(a.stdout, q, v, fs)
 }
 
 func checkPorts(a *app, _ checkOptions, text string) ([]finding.Finding, error) {
 	p := pasted.ReadPorts(text)
-	if a.json {
-		return p.Findings, report.PortsJSON(a.stdout, p)
+	told := !slices.ContainsFunc(p.Ports, func(x pasted.Port) bool { return x.Up() == nil })
+	v, fs, err := a.pastedCheck(p.Fragment(), p.Findings, told)
+	switch {
+	case err != nil:
+		return nil, err
+	case a.json:
+		return fs, report.PortsJSON(a.stdout, p, v, fs)
 	}
-	return p.Findings, report.Ports(a.stdout, p)
+	return fs, report.Ports(a.stdout, p, v, fs)
 }
 
 // runTopoMatrix is topo --matrix: a pasted topology matrix in place of a machine.

@@ -30,6 +30,7 @@ var pureStd = []string{"os", "os/exec", "os/signal", "net", "net/http", "syscall
 var layers = []layer{
 	{"topology/finding", nil, append([]string{"io", "fmt"}, pureStd...), "one shape, no behaviour"},
 	{"topology", []string{"topology/finding"}, pureStd, "values and rules on them; the same Host gives the same answer anywhere"},
+	{"topology/health", []string{"topology", "topology/finding"}, pureStd, "the one judge of ports; what is right comes as an argument"},
 	{"topology/pasted", []string{"topology", "topology/finding"}, pureStd, "text in, values out"},
 	{"topology/discover", []string{"topology", "topology/finding"}, []string{"os", "os/exec", "net"}, "reads any fs.FS and nothing else, so that fixtures, snapshots and machines are one path"},
 	{"topology/live", []string{"topology", "topology/finding", "topology/discover"}, nil, "the machine's own extras; never needed for a plan from a snapshot"},
@@ -45,11 +46,11 @@ var layers = []layer{
 	{"launcher/watch", nil, pureStd, "judges what readers and samples give it"},
 	{"launcher/remote", nil, nil, "moves bytes and knows nothing of what they mean"},
 	{"launcher/remote/remotetest", []string{"launcher/remote"}, nil, "an ssh server for tests"},
-	{"launcher/preflight", []string{"envgen", "launcher/hosts", "profiles", "topology", "topology/finding"}, []string{"os", "os/exec", "net"}, "observes through the caller's Runner"},
+	{"launcher/preflight", []string{"envgen", "launcher/hosts", "profiles", "topology", "topology/finding", "topology/health"}, []string{"os", "os/exec", "net"}, "observes through the caller's Runner"},
 	{"launcher", []string{"envgen", "launcher/hosts", "launcher/plan", "launcher/watch"}, []string{"mod:github.com/spf13/cobra", "mod:golang.org/x/crypto"}, "processes, signals, files followed; it decides nothing"},
 	{"launcher/report", []string{
 		"envgen", "envgen/lint", "launcher/cmdline", "launcher/hosts", "launcher/plan", "launcher/preflight", "launcher/watch", "launcher/openfoam",
-		"profiles", "profiles/qosconf", "topology", "topology/finding", "topology/pasted",
+		"profiles", "profiles/qosconf", "topology", "topology/finding", "topology/health", "topology/pasted",
 	}, []string{"os", "os/exec", "net"}, "shows; last and alone"},
 	{"testdata/hosts", nil, nil, "the machines of the tests and the demo, embedded"},
 	{"testdata/realdata", nil, nil, "finds the real data beside the checkout"},

@@ -25,9 +25,9 @@ func TestPreflightGate(t *testing.T) {
 		strict bool
 		stops  bool
 	}{
-		{"port.state", finding.Error, true, true},
-		{"port.state", finding.Error, false, false},
-		{"port.state", finding.Warning, true, false},
+		{"hca.port-down", finding.Error, true, true},
+		{"hca.port-down", finding.Error, false, false},
+		{"hca.port-down", finding.Warning, true, false},
 		{"pair.node", finding.Error, true, true},
 		{"pair.port", finding.Warning, true, false},
 		{"limits.memlock", finding.Error, true, true},

@@ -9,6 +9,7 @@ import (
 	"fabrun/profiles"
 	"fabrun/topology"
 	"fabrun/topology/finding"
+	"fabrun/topology/health"
 )
 
 // Job is what the checks have to know of the job. The zero value is a job that
@@ -27,22 +28,15 @@ type check struct {
 
 // checks is the explicit list, in the order in which a person would look.
 func checks() []check {
-	return []check{
-		{"port.none", checkAny},
-		{"port.state", checkState},
-		{"port.rate", checkRate},
-		{"port.link-layer", checkLinkLayer},
-		{"ib.subnet-manager", checkSM},
-		{"ib.pkey", checkPKey},
-		{"mtu.netdev", checkMTU},
-		{"gid.usable", checkGID},
-		{"qos.trust", checkTrust},
-		{"qos.pfc", checkPFC},
-		{"qos.dscp-map", checkDSCPMap},
-		{"qos.tclass", checkTClass},
-		{"qos.ecn", checkECN},
-		{"qos.cnp", checkCNP},
-		{"qos.pause", checkPause},
+	all := []check{{"port.none", checkAny}}
+	for _, c := range health.Checks() {
+		all = append(all, check{c.ID, func(l *look) {
+			e := Expectations(*l.p)
+			e.Chosen = true
+			l.out = append(l.out, c.Ports(l.h, l.mine, e)...)
+		}})
+	}
+	return append(all, []check{
 		{"pcie.link", checkPCIe},
 		{"pcie.acs", checkACS},
 		{"pcie.relaxed-ordering", checkRelaxedOrdering},
@@ -74,7 +68,7 @@ func checks() []check {
 		{"place.program", checkProgram},
 		{"place.libraries", checkLibraries},
 		{"place.directory", checkDirectory},
-	}
+	}...)
 }
 
 // HostFindings runs every check on one host.
@@ -213,298 +207,16 @@ func checkAny(l *look) {
 	l.say(sev, "RDMA devices", fmt.Sprintf("%d, none that the profile means", len(l.h.HCAs)), orText(l.p.Fabric.LinkLayer, "a usable port"), "the job has no port here", "check link_layer and exclude_hcas of the profile")
 }
 
-// downStates are the physical states without a link (InfiniBand specification,
-// PortPhysicalState). Drivers have printed others for links that are up.
-var downStates = []string{"Sleep", "Polling", "Disabled", "PortConfigurationTraining", "LinkErrorRecovery", "Phy Test"}
-
-func checkState(l *look) {
-	for _, r := range l.jobs() {
-		if r.port.State == "" || r.active() && !slices.Contains(downStates, r.port.PhysState) {
-			continue
-		}
-		if r.ib() && r.port.State == "INIT" && r.port.SMLID != nil && *r.port.SMLID == 0 {
-			continue // ib.subnet-manager says why
-		}
-		hint := "check cable, transceiver and switch port; 'mlxlink -d " + r.hca.Name + "' says more"
-		switch {
-		case r.port.State == "INIT":
-			hint = "the cable is fine, no subnet manager answers: " + noSubnetManager
-		case r.port.State == "ARMED":
-			hint = "the subnet manager has not finished: wait, then look at its log"
-		case r.port.PhysState == "Disabled" && r.ib():
-			hint = "the port is switched off: ibportstate -C " + r.hca.Name + " -D 0 1 enable (as root), or ask for the switch's port" + finding.OnPurpose
-		case r.port.PhysState == "Disabled":
-			hint = "the port is switched off: ip link set " + orText(r.port.Netdev, r.hca.Name) + " up (as root)" + finding.OnPurpose
-		}
-		seen := r.port.State
-		if r.port.PhysState != "" {
-			seen += ", " + r.port.PhysState
-		}
-		l.say(finding.Error, r.String(), seen, "ACTIVE, LinkUp", "this rail carries nothing", hint)
-	}
-}
-
-func checkRate(l *look) {
-	want := l.p.Fabric.RateGbps
-	wanted := "the profile's rate"
-	if want == nil {
-		// What most of the job's ports have here.
-		count := map[float64]int{}
-		for _, r := range l.jobs() {
-			if r.active() && r.port.RateTrusted && r.port.RateGbps != nil {
-				count[*r.port.RateGbps]++
-			}
-		}
-		best, n := 0.0, 0
-		for v, k := range count {
-			if k > n || k == n && v > best {
-				best, n = v, k
-			}
-		}
-		if n < 2 {
-			return
-		}
-		want, wanted = &best, "what its siblings have"
-	}
-	for _, r := range l.jobs() {
-		if !r.active() || !r.port.RateTrusted || r.port.RateGbps == nil || *r.port.RateGbps >= *want*0.99 {
-			continue
-		}
-		seen := fmt.Sprintf("%g Gb/s", *r.port.RateGbps)
-		if r.port.RateText != "" {
-			seen = r.port.RateText
-		}
-		l.say(finding.Error, r.String(), seen, fmt.Sprintf("%g Gb/s, %s", *want, wanted), "every rank on this rail waits for it", "a port that came up slower: reseat cable and transceiver, check the switch port's speed")
-	}
-}
-
-func checkLinkLayer(l *look) {
-	want := l.p.Fabric.LinkLayer
-	if want == "" {
-		return
-	}
-	for _, r := range l.jobs() {
-		if r.port.LinkLayer == "" || strings.EqualFold(r.port.LinkLayer, want) {
-			continue
-		}
-		l.say(finding.Error, r.String(), r.port.LinkLayer, want, "the profile does not mean this port", "another --profile ('fabrun profile list'); or, where this port is meant to be the other kind, mlxconfig -d "+orText(r.hca.PCI, r.hca.Name)+" set LINK_TYPE_P1=…"+finding.InCard)
-	}
-}
-
-// A second subnet manager of another configuration takes a fabric over.
-const noSubnetManager = "'sminfo' asks for it: see to the one of the switch or of the management node; opensm on one node only where the fabric is to have none other"
-
-func checkSM(l *look) {
-	for _, r := range l.jobs() {
-		if !r.ib() || !r.active() && r.port.State != "INIT" {
-			continue
-		}
-		if r.port.SMLID != nil && *r.port.SMLID == 0 || r.port.LID != nil && *r.port.LID == 0 {
-			l.say(finding.Error, r.String(), "LID or SM LID 0", "both set", "no subnet manager has seen this port", noSubnetManager)
+// Expectations is what a profile wants of a port.
+func Expectations(p profiles.Profile) health.Expect {
+	e := health.Expect{LinkLayer: p.Fabric.LinkLayer, RateGbps: p.Fabric.RateGbps, MinMTU: p.Fabric.MinMTUBytes, GIDFamily: p.Fabric.GIDFamily}
+	if q := p.Fabric.QoS; q != nil {
+		e.QoS = &health.QoS{Trust: q.Trust, DSCP: q.RDMA.DSCP, TC: q.RDMA.TC(), Priority: q.RDMA.Priority, PFC: q.PFC}
+		if q.CNP != nil {
+			e.QoS.CNP = &topology.CNP{DSCP: &q.CNP.DSCP, Priority: q.CNP.Priority}
 		}
 	}
-}
-
-func checkPKey(l *look) {
-	for _, r := range l.jobs() {
-		if !r.ib() || r.port.PKeys == nil {
-			continue
-		}
-		full := slices.ContainsFunc(r.port.PKeys, func(k uint16) bool { return k&0x8000 != 0 && k != 0 })
-		if !full {
-			l.say(finding.Error, r.String(), fmt.Sprintf("partition keys %#04x", r.port.PKeys), "one with the full-member bit 0x8000", "limited members cannot talk to each other", "ask for full membership in partitions.conf of the subnet manager")
-		}
-	}
-}
-
-func checkMTU(l *look) {
-	min := 4200
-	if l.p.Fabric.MinMTUBytes != nil {
-		min = *l.p.Fabric.MinMTUBytes
-	}
-	for _, r := range l.jobs() {
-		if !r.active() {
-			continue
-		}
-		if n := l.netdev(r.port.Netdev); r.roce() && n != nil && n.MTU != nil && *n.MTU < min {
-			// A profile that asks for it makes it an error of the plan; by rule it costs speed only.
-			sev := finding.Warning
-			if l.p.Fabric.MinMTUBytes != nil {
-				sev = finding.Error
-			}
-			l.say(sev, r.String()+" ("+n.Name+")", fmt.Sprintf("MTU %d", *n.MTU), fmt.Sprintf("%d or more", min), "RDMA packets shrink to a quarter, and nodes that differ hang", fmt.Sprintf("the switches first, then on every node: ip link set %s mtu 9000", n.Name)+finding.ForPort)
-			continue
-		}
-		if m := r.port.ActiveMTU; m != nil && *m < 4096 && (r.ib() || min >= 4200) {
-			l.say(finding.Warning, r.String(), fmt.Sprintf("RDMA MTU %d", *m), "4096", "every packet carries less than it could", "raise the netdev's MTU, or the subnet manager's partition MTU")
-		}
-	}
-}
-
-func checkGID(l *look) {
-	for _, r := range l.jobs() {
-		if !r.roce() || !r.active() {
-			continue
-		}
-		if r.port.GIDUnreadable != "" {
-			l.say(finding.Error, r.String(), "GID table: "+r.port.GIDUnreadable, "readable", "no connection can be addressed", "in a container: use the host's network (--network host), or move the interface in")
-			continue
-		}
-		if r.port.GIDs == nil && r.port.GIDZero == 0 {
-			continue // not looked at
-		}
-		v2, v1, away := false, false, false
-		for _, g := range r.port.GIDs {
-			routable := g.Kind == topology.GIDIPv4 || g.Kind == topology.GIDIPv6
-			family := l.p.Fabric.GIDFamily
-			if !routable || family == "ipv4" && g.Kind != topology.GIDIPv4 || family == "ipv6" && g.Kind != topology.GIDIPv6 {
-				continue
-			}
-			switch {
-			case g.NdevUnreadable != "":
-				away = true
-			case strings.Contains(g.Type, "v2"):
-				v2 = true
-			default:
-				v1 = true
-			}
-		}
-		switch {
-		case v2:
-		case away:
-			l.say(finding.Error, r.String(), "its addresses belong to a netdev in another network namespace", "the netdev here", "the device is seen, its GIDs cannot be used", "run with the host's network, or give the netdev to this namespace")
-		case v1:
-			l.say(finding.Error, r.String(), "RoCE v1 GIDs only", "RoCE v2", "RoCE v1 is not routed and carries no DSCP", "the driver's RoCE mode: mlxconfig … ROCE_MODE"+finding.InCard)
-		default:
-			l.say(finding.Error, r.String()+" ("+r.port.Netdev+")", "no routable GID", orText(l.p.Fabric.GIDFamily, "an address")+" on the netdev", "the port is up and has no address: connections fail or take link-local", "give "+orText(r.port.Netdev, "its netdev")+" an address of the fabric in this host's network configuration; or leave the HCA out (exclude_hcas in the profile)")
-		}
-	}
-}
-
-// qosPorts calls f for each RoCE port of the job where the profile has a plan.
-func (l *look) qosPorts(f func(r portRef, n *topology.Netdev, q *profiles.QoS)) {
-	if l.p.Fabric.QoS == nil {
-		return
-	}
-	for _, r := range l.jobs() {
-		if r.roce() && r.active() {
-			if n := l.nic(r); n != nil {
-				f(r, n, l.p.Fabric.QoS)
-			}
-		}
-	}
-}
-
-func checkTrust(l *look) {
-	l.qosPorts(func(r portRef, n *topology.Netdev, q *profiles.QoS) {
-		if n.DCB == nil && n.DCBError != "" {
-			// Of a VF the kernel tells nothing: the settings are the PF's.
-			l.say(finding.Note, r.String()+" ("+n.Name+")", "trust and PFC cannot be read: "+n.DCBError, "trust "+orText(q.Trust, "as planned"), "whether RDMA is lossless here is not known", "mlnx_qos -i on the host's own port (the PF), or the switch's side")
-			return
-		}
-		if n.DCB == nil || q.Trust == "" || n.DCB.Trust == "" || n.DCB.Trust == q.Trust {
-			return
-		}
-		l.say(finding.Error, r.String()+" ("+n.Name+")", "trust "+n.DCB.Trust, "trust "+q.Trust, "the NIC puts RDMA packets into priority 0, without PFC", "mlnx_qos -i "+n.Name+" --trust="+q.Trust+finding.ForPort)
-	})
-}
-
-func checkPFC(l *look) {
-	l.qosPorts(func(r portRef, n *topology.Netdev, q *profiles.QoS) {
-		if n.DCB == nil || n.DCB.PFC == nil || len(q.PFC) == 0 {
-			return
-		}
-		var missing, extra []int
-		for _, p := range q.PFC {
-			if !slices.Contains(n.DCB.PFC, p) {
-				missing = append(missing, p)
-			}
-		}
-		for _, p := range n.DCB.PFC {
-			if !slices.Contains(q.PFC, p) {
-				extra = append(extra, p)
-			}
-		}
-		// The mask is set as a whole: what is on beside the plan stays on with the
-		// first hint, since something else may count on it.
-		hint := func(on []int) string {
-			return "mlnx_qos -i " + n.Name + " --pfc=" + topology.PFCMask(on) + finding.ForPort
-		}
-		if missing != nil {
-			l.say(finding.Error, r.String()+" ("+n.Name+")", fmt.Sprintf("PFC on %v", n.DCB.PFC), fmt.Sprintf("on %v", q.PFC), "packets of the RDMA priority are dropped when a buffer is full", hint(slices.Concat(n.DCB.PFC, missing)))
-		} else if extra != nil {
-			l.say(finding.Warning, r.String()+" ("+n.Name+")", fmt.Sprintf("PFC also on %v", extra), fmt.Sprintf("on %v only", q.PFC), "other traffic can pause the wire", "a profile that has them, where they are meant (storage often has one of its own); else "+hint(q.PFC))
-		}
-	})
-}
-
-func checkDSCPMap(l *look) {
-	l.qosPorts(func(r portRef, n *topology.Netdev, q *profiles.QoS) {
-		if n.DCB == nil || n.DCB.Trust != "dscp" || q.RDMA.Priority == nil || len(n.DCB.DSCPToPriority) == 0 {
-			return
-		}
-		got, ok := n.DCB.DSCPToPriority[q.RDMA.DSCP]
-		if ok && got != *q.RDMA.Priority {
-			l.say(finding.Error, r.String()+" ("+n.Name+")", fmt.Sprintf("DSCP %d goes to priority %d", q.RDMA.DSCP, got), fmt.Sprintf("priority %d", *q.RDMA.Priority),
-				"the plan's packets ride in a priority without PFC", fmt.Sprintf("mlnx_qos -i %s --dscp2prio set,%d,%d", n.Name, q.RDMA.DSCP, *q.RDMA.Priority)+finding.ForPort)
-		}
-	})
-}
-
-func checkTClass(l *look) {
-	if l.p.Fabric.QoS == nil {
-		return
-	}
-	want := l.p.Fabric.QoS.RDMA.TC()
-	for _, r := range l.jobs() {
-		if t := r.port.GlobalTClass; t != nil && *t != want {
-			l.say(finding.Error, r.String(), fmt.Sprintf("port-wide traffic class %d", *t), fmt.Sprintf("%d, or none", want),
-				"it overrides what every library sets", fmt.Sprintf("echo %d > /sys/class/infiniband/%s/tc/%d/traffic_class", want, r.hca.Name, r.port.Number)+finding.ForRDMA)
-		}
-	}
-}
-
-func checkECN(l *look) {
-	l.qosPorts(func(r portRef, n *topology.Netdev, q *profiles.QoS) {
-		if q.RDMA.Priority == nil {
-			return
-		}
-		for _, e := range r.port.ECN {
-			if e.Priority != *q.RDMA.Priority {
-				continue
-			}
-			for _, s := range []struct {
-				on   *bool
-				name string
-			}{{e.NotifyPoint, "roce_np"}, {e.ReactPoint, "roce_rp"}} {
-				if s.on != nil && !*s.on {
-					l.say(finding.Warning, r.String()+" ("+n.Name+")", fmt.Sprintf("%s off on priority %d", s.name, e.Priority), "on", "senders do not slow down: PFC pauses the fabric instead", fmt.Sprintf("echo 1 > /sys/class/net/%s/ecn/%s/enable/%d", n.Name, s.name, e.Priority)+finding.ForPort)
-				}
-			}
-		}
-	})
-}
-
-func checkCNP(l *look) {
-	l.qosPorts(func(r portRef, n *topology.Netdev, q *profiles.QoS) {
-		if q.CNP == nil || r.port.CNPs == nil {
-			return
-		}
-		if d := r.port.CNPs.DSCP; d != nil && *d != q.CNP.DSCP {
-			l.say(finding.Warning, r.String()+" ("+n.Name+")", fmt.Sprintf("CNP DSCP %d", *d), fmt.Sprint(q.CNP.DSCP), "notifications wait behind the data", fmt.Sprintf("echo %d > /sys/class/net/%s/ecn/roce_np/cnp_dscp", q.CNP.DSCP, n.Name)+finding.ForPort)
-		}
-		if p := r.port.CNPs.Priority; p != nil && q.CNP.Priority != nil && *p != *q.CNP.Priority {
-			l.say(finding.Warning, r.String()+" ("+n.Name+")", fmt.Sprintf("CNP priority %d", *p), fmt.Sprint(*q.CNP.Priority), "notifications wait behind the data", fmt.Sprintf("echo %d > /sys/class/net/%s/ecn/roce_np/cnp_802p_prio", *q.CNP.Priority, n.Name)+finding.ForPort)
-		}
-	})
-}
-
-func checkPause(l *look) {
-	l.qosPorts(func(r portRef, n *topology.Netdev, q *profiles.QoS) {
-		if n.Ethtool != nil && n.Ethtool.GlobalPause != nil && *n.Ethtool.GlobalPause && len(q.PFC) > 0 {
-			l.say(finding.Warning, r.String()+" ("+n.Name+")", "global pause on", "off", "global pause and PFC exclude each other: the whole wire stops", "with PFC on at both ends: ethtool -A "+n.Name+" rx off tx off"+finding.ForPort)
-		}
-	})
+	return e
 }
 
 func checkPCIe(l *look) {

@@ -145,7 +145,7 @@ func TestRunStages(t *testing.T) {
 		asked    string
 	}{
 		{"all good", nil, nil, nil, "passed passed passed passed passed passed passed", "link driver pairs gpudirect qos collectives separation"},
-		{"a port is down", []finding.Finding{bad("port.state")}, nil, nil, "failed not-reached not-reached not-reached not-reached not-reached not-reached", ""},
+		{"a port is down", []finding.Finding{bad("hca.port-down")}, nil, nil, "failed not-reached not-reached not-reached not-reached not-reached not-reached", ""},
 		{"firmware differs", []finding.Finding{bad("across.firmware")}, nil, nil, "passed failed not-reached not-reached not-reached not-reached not-reached", "link"},
 		{"rates differ: that is the link", []finding.Finding{bad("across.rate")}, nil, nil, "failed not-reached not-reached not-reached not-reached not-reached not-reached", ""},
 		{"a slow cable", nil, map[finding.Stage][]finding.Finding{"pairs": {bad("pair.port")}}, nil, "passed passed failed not-reached not-reached not-reached not-reached", "link driver pairs"},

@@ -220,10 +220,10 @@ func Suspects(h topology.Host, t *TestPort, p profiles.Profile, o Outcome) strin
 		ask[0].bad = fmt.Sprintf("the connection's RDMA MTU is %d", *o.MTU)
 	case o.MTU != nil:
 		ask[0].good = fmt.Sprint(*o.MTU)
-	case wrong("mtu.netdev") != "":
-		ask[0].bad = wrong("mtu.netdev")
+	case wrong("mtu.netdev", "hca.active-mtu") != "":
+		ask[0].bad = wrong("mtu.netdev", "hca.active-mtu")
 	}
-	switch bad := wrong("qos.pfc", "qos.trust", "qos.dscp-map", "qos.tclass", "qos.pause"); {
+	switch bad := wrong("qos.pfc", "qos.trust", "qos.dscp-map", "qos.global-tclass", "qos.pause"); {
 	case port.LinkLayer == "InfiniBand":
 		ask[1].good = "credits, not PFC"
 	case bad != "":
@@ -231,7 +231,7 @@ func Suspects(h topology.Host, t *TestPort, p profiles.Profile, o Outcome) strin
 	case nic != nil && nic.DCB != nil && nic.DCB.PFC != nil && p.Fabric.QoS != nil:
 		ask[1].good = fmt.Sprintf("on %v", nic.DCB.PFC)
 	}
-	if bad := wrong("counter.errors", "port.rate", "port.state"); bad != "" {
+	if bad := wrong("counter.errors", "hca.port-slow", "hca.port-down"); bad != "" {
 		ask[2].bad = bad
 	} else if slices.ContainsFunc(h.Counters, func(s topology.CounterSample) bool { return s.Device == fmt.Sprintf("%s:%d", t.HCA, t.Number) }) {
 		ask[2].good = "no errors counted"

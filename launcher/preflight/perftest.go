@@ -9,17 +9,18 @@ import (
 	"sync"
 
 	"fabrun/topology/finding"
+	"fabrun/topology/health"
 )
 
 // Verdict is what a measurement says.
-type Verdict string
+type Verdict = health.Verdict
 
 // The verdicts.
 const (
-	Good     Verdict = "good"
-	Degraded Verdict = "degraded"
-	Broken   Verdict = "broken"
-	Unknown  Verdict = "unknown"
+	Good     = health.Good
+	Degraded = health.Degraded
+	Broken   = health.Broken
+	Unknown  = health.Unknown
 )
 
 // PerftestRow is one line of a result table; nil is a column the tool did not print.

@@ -9,6 +9,7 @@ import (
 
 	"fabrun/topology"
 	"fabrun/topology/finding"
+	"fabrun/topology/health"
 	"fabrun/topology/pasted"
 )
 
@@ -111,26 +112,32 @@ func MatrixJSON(w io.Writer, m pasted.Matrix) error {
 	return writeJSON(w, out)
 }
 
+// pick is the GID index of a pasted port, and why.
+func pick(p pasted.GIDPort) (*int, string) { return health.GIDIndex(topology.Port{GIDs: p.GIDs}) }
+
 // GIDs writes a pasted GID table for a person: the index to use on every port.
-func GIDs(w io.Writer, g pasted.GIDs) error {
+func GIDs(w io.Writer, g pasted.GIDs, v health.Verdict, fs []finding.Finding) error {
 	t := &text{w: w}
 	width := 4
 	for _, p := range g.Ports {
 		width = max(width, len(p.HCA))
 	}
 	for _, p := range g.Ports {
-		pick := "-"
-		if p.Pick != nil {
-			pick = strconv.Itoa(*p.Pick)
+		index, why := pick(p)
+		word := "-"
+		if index != nil {
+			word = strconv.Itoa(*index)
 		}
-		t.printf("%-*s  port %d  GID index %-3s %s\n", width, printable(p.HCA), p.Port, pick, printable(p.Why))
+		t.printf("%-*s  port %d  GID index %-3s %s\n", width, printable(p.HCA), p.Port, word, printable(why))
 	}
-	return t.findings(g.Findings)
+	t.untold(v)
+	return t.findings(fs)
 }
 
 type gidsJSON struct {
 	Schema   string            `json:"schema"`
 	Host     *string           `json:"host"`
+	Verdict  health.Verdict    `json:"verdict"`
 	Picks    []pickJSON        `json:"picks"`
 	Findings []finding.Finding `json:"findings"`
 }
@@ -144,22 +151,23 @@ type pickJSON struct {
 }
 
 // GIDsJSON writes a pasted GID table as fabrun/gids/v1.
-func GIDsJSON(w io.Writer, g pasted.GIDs) error {
-	out := gidsJSON{Schema: "fabrun/gids/v1", Host: orNull(g.Host), Picks: []pickJSON{}, Findings: orEmpty(sorted(g.Findings))}
+func GIDsJSON(w io.Writer, g pasted.GIDs, v health.Verdict, fs []finding.Finding) error {
+	out := gidsJSON{Schema: "fabrun/gids/v1", Host: orNull(g.Host), Verdict: v, Picks: []pickJSON{}, Findings: orEmpty(sorted(fs))}
 	for _, p := range g.Ports {
 		netdev := ""
+		index, why := pick(p)
 		for _, e := range p.GIDs {
-			if p.Pick != nil && e.Index == *p.Pick || p.Pick == nil && netdev == "" {
+			if index != nil && e.Index == *index || index == nil && netdev == "" {
 				netdev = e.Netdev
 			}
 		}
-		out.Picks = append(out.Picks, pickJSON{p.HCA, p.Port, p.Pick, orNull(netdev), p.Why})
+		out.Picks = append(out.Picks, pickJSON{p.HCA, p.Port, index, orNull(netdev), why})
 	}
 	return writeJSON(w, out)
 }
 
 // QoS writes a pasted QoS configuration for a person.
-func QoS(w io.Writer, q pasted.QoS) error {
+func QoS(w io.Writer, q pasted.QoS, v health.Verdict, fs []finding.Finding) error {
 	t := &text{w: w}
 	for i := range q.Devices {
 		d := &q.Devices[i]
@@ -171,20 +179,28 @@ func QoS(w io.Writer, q pasted.QoS) error {
 		if trust == "" {
 			trust = "not said"
 		}
-		t.printf("%s: trust %s, lossless priorities %s\n", printable(name), trust, numberList(d.DCB.PFC, d.PFCKnown))
-		switch dscps := d.LosslessDSCPs(); {
+		t.printf("%s: trust %s, lossless priorities %s\n", printable(name), trust, numberList(d.DCB.PFC))
+		switch dscps := d.DCB.LosslessDSCPs(); {
 		case dscps == nil && d.DCB.Trust == "dscp" && len(d.DCB.PFC) > 0:
 			t.printf("  which DSCPs reach them is not in the text\n")
 		case len(dscps) > 0:
 			t.printf("  DSCPs that reach them: %s\n", ranges(dscps))
 		}
 	}
-	return t.findings(q.Findings)
+	t.untold(v)
+	return t.findings(fs)
 }
 
-func numberList(v []int, known bool) string {
+// untold says that nothing follows from what was read.
+func (t *text) untold(v health.Verdict) {
+	if v == health.Unknown {
+		t.printf("unknown: the text does not say enough to tell that this carries RDMA\n")
+	}
+}
+
+func numberList(v []int) string {
 	switch {
-	case !known:
+	case v == nil:
 		return "not said"
 	case len(v) == 0:
 		return "none"
@@ -229,8 +245,9 @@ type pastedDeviceJSON struct {
 }
 
 type pastedQoSJSON struct {
-	Schema string  `json:"schema"`
-	Host   *string `json:"host"`
+	Schema  string         `json:"schema"`
+	Host    *string        `json:"host"`
+	Verdict health.Verdict `json:"verdict"`
 	pastedDeviceJSON
 	Devices  []pastedDeviceJSON `json:"devices"`
 	Findings []finding.Finding  `json:"findings"`
@@ -238,8 +255,8 @@ type pastedQoSJSON struct {
 
 // QoSJSON writes a pasted QoS configuration as fabrun/qos/v1: the first
 // netdev's answers, and every netdev's under devices.
-func QoSJSON(w io.Writer, q pasted.QoS) error {
-	out := pastedQoSJSON{Schema: "fabrun/qos/v1", Host: orNull(q.Host), Devices: []pastedDeviceJSON{}, Findings: orEmpty(sorted(q.Findings))}
+func QoSJSON(w io.Writer, q pasted.QoS, v health.Verdict, fs []finding.Finding) error {
+	out := pastedQoSJSON{Schema: "fabrun/qos/v1", Host: orNull(q.Host), Verdict: v, Devices: []pastedDeviceJSON{}, Findings: orEmpty(sorted(fs))}
 	out.DSCPs = map[string]int{}
 	for i := range q.Devices {
 		d := &q.Devices[i]
@@ -247,9 +264,7 @@ func QoSJSON(w io.Writer, q pasted.QoS) error {
 			Netdev: orNull(d.Netdev), Trust: orNull(d.DCB.Trust), DSCPs: map[string]int{}, PrioToTC: d.DCB.PrioToTC, TCBw: d.DCB.TCBandwidth, TCAlgo: d.DCB.TCAlgorithm,
 			Buffers: d.DCB.PrioToBuffer, Sizes: d.DCB.BufferBytes, DCBX: orNull(d.DCB.DCBX), Willing: d.DCB.Willing, Cable: d.CableLength, TClass: d.GlobalTClass, RoCETOS: d.RoCETOS, CNPDSCP: d.CNPDSCP,
 		}
-		if d.PFCKnown {
-			j.Lossless = orEmpty(d.DCB.PFC)
-		}
+		j.Lossless = d.DCB.PFC
 		for dscp, prio := range d.DCB.DSCPToPriority {
 			j.DSCPs[strconv.Itoa(dscp)] = prio
 		}
@@ -262,7 +277,7 @@ func QoSJSON(w io.Writer, q pasted.QoS) error {
 }
 
 // Ports writes pasted port listings for a person: one line a port.
-func Ports(w io.Writer, p pasted.Ports) error {
+func Ports(w io.Writer, p pasted.Ports, v health.Verdict, fs []finding.Finding) error {
 	t := &text{w: w}
 	width := 4
 	for _, x := range p.Ports {
@@ -282,7 +297,8 @@ func Ports(w io.Writer, p pasted.Ports) error {
 		}
 		t.printf("%s\n", strings.Join(words, "  "))
 	}
-	return t.findings(p.Findings)
+	t.untold(v)
+	return t.findings(fs)
 }
 
 func orDash(s string) string {
@@ -295,6 +311,7 @@ func orDash(s string) string {
 type portsJSON struct {
 	Schema   string            `json:"schema"`
 	Host     *string           `json:"host"`
+	Verdict  health.Verdict    `json:"verdict"`
 	Tools    []string          `json:"tools"`
 	Ports    []portJSON        `json:"ports"`
 	Findings []finding.Finding `json:"findings"`
@@ -320,8 +337,8 @@ type portJSON struct {
 }
 
 // PortsJSON writes pasted port listings as fabrun/ports/v1.
-func PortsJSON(w io.Writer, p pasted.Ports) error {
-	out := portsJSON{Schema: "fabrun/ports/v1", Host: orNull(p.Host), Tools: orEmpty(p.Tools), Ports: []portJSON{}, Findings: orEmpty(sorted(p.Findings))}
+func PortsJSON(w io.Writer, p pasted.Ports, v health.Verdict, fs []finding.Finding) error {
+	out := portsJSON{Schema: "fabrun/ports/v1", Host: orNull(p.Host), Verdict: v, Tools: orEmpty(p.Tools), Ports: []portJSON{}, Findings: orEmpty(sorted(fs))}
 	for _, x := range p.Ports {
 		of := ""
 		switch {

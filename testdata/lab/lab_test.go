@@ -481,7 +481,7 @@ func TestFaultsAreNamedBeforeStart(t *testing.T) {
 		{
 			name:  "a cable pulled out of node2's first rail, by check",
 			cause: func() error { return l.guests[1].cable("rail0", false) }, mend: func() error { return l.guests[1].cable("rail0", true) },
-			host: "node2", device: "rxe_0", ids: []string{"port.state"}, look: checked,
+			host: "node2", device: "rxe_0", ids: []string{"hca.port-down"}, look: checked,
 		},
 		{
 			name: "a small MTU on node2's first rail", cause: shell1(l, 2, "ip link set rail0 mtu 1500"), mend: shell1(l, 2, "ip link set rail0 mtu 4200"),

@@ -44,10 +44,10 @@ func KindOf(id string) (Kind, bool) {
 }
 
 // Supersedes says whether a finding of the ID better makes one of the ID other
-// superfluous.
+// superfluous: it is the same fault, or what follows from it.
 func Supersedes(better, other string) bool {
 	k, _ := KindOf(better)
-	return slices.Contains(k.Supersedes, other)
+	return better == other || slices.Contains(k.Supersedes, other)
 }
 
 // Kinds is every finding that fabrun can make, by ID.
@@ -119,31 +119,28 @@ var kinds = []Kind{
 	{ID: "gdr.no-peer-memory", Stage: StageGPUDirect, About: "neither nvidia_peermem nor DMA-BUF"},
 	{ID: "gdr.off", Stage: StageGPUDirect, About: "a GPUDirect level that turns it off, or leaves GPUs out"},
 	{ID: "gdr.peer-memory", Stage: StageGPUDirect, About: "GPU memory can be registered: nvidia_peermem or DMA-BUF"},
-	{ID: "gid.no-common", Stage: StageLink, BlocksRDMA: true, Supersedes: []string{"gid.usable"}, About: "no GID index is right on every port of the job"},
-	{ID: "gid.no-common-ucx", Stage: StageLink, BlocksRDMA: true, Supersedes: []string{"gid.usable"}, About: "no GID setting of UCX is right on every port of the job"},
+	{ID: "gid.no-common", Stage: StageLink, BlocksRDMA: true, Supersedes: []string{"hca.gid"}, About: "no GID index is right on every port of the job"},
+	{ID: "gid.no-common-ucx", Stage: StageLink, BlocksRDMA: true, Supersedes: []string{"hca.gid"}, About: "no GID setting of UCX is right on every port of the job"},
 	{ID: "gid.no-roce", Stage: StageLink, About: "a GID index on a host without RoCE"},
-	{ID: "gid.none", Stage: StageLink, About: "a GID table without a GID"},
 	{ID: "gid.pinned", Stage: StageLink, About: "a GID index that is wrong on some port"},
 	{ID: "gid.range-family", Stage: StageLink, About: "an address range of another family than the one in force"},
 	{ID: "gid.range-form", Stage: StageLink, About: "an address range that NCCL does not read"},
 	{ID: "gid.ucx-both", Stage: StageLink, About: "a GID index and subnets for UCX, which refuses both together"},
-	{ID: "gid.usable", Stage: StageLink, BlocksRDMA: true, About: "RoCE: a GID that the network routes"},
 	{ID: "hca.absent", Stage: StageLink, About: "a device list with devices that the host does not have"},
 	{ID: "hca.active-mtu", Stage: StageLink, Supersedes: []string{"across.mtu", "mtu.netdev"}, About: "an active RDMA MTU below 4096"},
 	{ID: "hca.device-node", Stage: StageLink, Supersedes: []string{"device.nodes"}, About: "a port like those in use whose device cannot be opened"},
-	{ID: "hca.gid", Stage: StageLink, Supersedes: []string{"gid.usable"}, About: "a port without a GID that the job can use"},
+	{ID: "hca.gid", Stage: StageLink, BlocksRDMA: true, About: "a port without a GID that the job can use"},
 	{ID: "hca.list-form", Stage: StageLink, About: "'^' or '=' inside a device list"},
 	{ID: "hca.mtu-differs", Stage: StageLink, BlocksRDMA: true, Supersedes: []string{"across.mtu", "across.rdma-mtu", "mtu.netdev"}, About: "an active RDMA MTU unlike that of the job's other ports"},
-	{ID: "hca.no-sm", Stage: StageLink, About: "an InfiniBand port that no subnet manager has configured"},
 	{ID: "hca.none", Stage: StageLink, About: "no RDMA port that the job can use"},
 	{ID: "hca.none-on-host", Stage: StageLink, BlocksRDMA: true, Supersedes: []string{"across.hca-set", "port.none"}, About: "no usable RDMA device on one host of several"},
 	{ID: "hca.omni-path", Stage: StageLink, About: "Omni-Path: who uses it, and that UCX is not for it"},
 	{ID: "hca.per-rank", Stage: StageLink, About: "different devices per rank for NCCL"},
-	{ID: "hca.port-down", Stage: StageLink, BlocksRDMA: true, Supersedes: []string{"across.state", "port.state"}, About: "a port of the job's fabric that is down"},
-	{ID: "hca.port-slow", Stage: StageLink, Supersedes: []string{"across.rate", "port.rate"}, About: "a port slower than its siblings"},
+	{ID: "hca.port-down", Stage: StageLink, BlocksRDMA: true, Supersedes: []string{"across.state"}, About: "a port of the job's fabric that is down"},
+	{ID: "hca.port-slow", Stage: StageLink, Supersedes: []string{"across.rate"}, About: "a port slower than its siblings"},
 	{ID: "hca.prefix", Stage: StageLink, About: "a device name that also takes others"},
-	{ID: "hca.rail-count", Stage: StageLink, BlocksRDMA: true, Supersedes: []string{"across.hca-set", "across.state", "port.state"}, About: "a host with fewer usable ports than the others"},
-	{ID: "hca.rail-missing", Stage: StageLink, BlocksRDMA: true, Supersedes: []string{"across.hca-set", "across.state", "port.state"}, About: "a host without a port in one of the rails"},
+	{ID: "hca.rail-count", Stage: StageLink, BlocksRDMA: true, Supersedes: []string{"across.hca-set", "across.state", "hca.port-down"}, About: "a host with fewer usable ports than the others"},
+	{ID: "hca.rail-missing", Stage: StageLink, BlocksRDMA: true, Supersedes: []string{"across.hca-set", "across.state", "hca.port-down"}, About: "a host without a port in one of the rails"},
 	{ID: "hca.rail-subnet", Stage: StageLink, BlocksRDMA: true, About: "a port in a subnet that no other host has"},
 	{ID: "hca.slingshot", Stage: StageLink, About: "Slingshot: who uses it, and that UCX is not for it"},
 	{ID: "hca.state-unknown", Stage: StageLink, About: "a text that does not tell a port's own state"},
@@ -270,8 +267,6 @@ var kinds = []Kind{
 	{ID: "place.program", Stage: StageDriver, About: "the job's program is there and can be executed"},
 	{ID: "port.link-layer", Stage: StageLink, BlocksRDMA: true, About: "the link layer is the profile's"},
 	{ID: "port.none", Stage: StageLink, BlocksRDMA: true, About: "the host has an RDMA device"},
-	{ID: "port.rate", Stage: StageLink, About: "ports came up at the profile's rate, or at their siblings'"},
-	{ID: "port.state", Stage: StageLink, BlocksRDMA: true, About: "every port of the job is ACTIVE and LinkUp"},
 	{ID: "profile.hint", About: "what the profile's site asks for and no host can show"},
 	{ID: "profile.proposal", About: "a built-in profile that these hosts look like"},
 	{ID: "profile.unfit", BlocksRDMA: true, Supersedes: []string{"port.link-layer"}, About: "a profile that leaves no port of these hosts"},
@@ -281,20 +276,16 @@ var kinds = []Kind{
 	{ID: "qos.dscp-for-tc", Stage: StageQoS, About: "a DSCP where the traffic class is asked for"},
 	{ID: "qos.dscp-map", Stage: StageQoS, About: "the RDMA DSCP arrives in the plan's priority"},
 	{ID: "qos.ecn", Stage: StageQoS, About: "ECN is on for the plan's priority"},
-	{ID: "qos.global-tclass", Stage: StageQoS, Supersedes: []string{"qos.tclass"}, About: "a class of the port that replaces the job's"},
+	{ID: "qos.global-tclass", Stage: StageQoS, About: "a class of the port that replaces the job's"},
 	{ID: "qos.libraries-differ", Stage: StageQoS, About: "traffic classes of NCCL and UCX that differ"},
 	{ID: "qos.many-lossless", Stage: StageQoS, About: "more lossless priorities than one"},
 	{ID: "qos.netdevs-differ", Stage: StageQoS, About: "rails with different QoS"},
-	{ID: "qos.no-pfc", Stage: StageQoS, About: "PFC on no priority"},
 	{ID: "qos.not-lossless", Stage: StageQoS, About: "the job's DSCP lands in a priority without PFC"},
 	{ID: "qos.not-the-plan", Stage: StageQoS, About: "a traffic class that is not the fabric's"},
-	{ID: "qos.other-priority", Stage: StageQoS, About: "the job's DSCP lands in another priority than planned"},
 	{ID: "qos.pause", Stage: StageQoS, About: "no global pause beside PFC"},
 	{ID: "qos.pfc", Stage: StageQoS, About: "PFC is on for the plan's priorities, and for no others"},
 	{ID: "qos.tc-on-infiniband", Stage: StageQoS, About: "a traffic class on a host without RoCE"},
-	{ID: "qos.tclass", Stage: StageQoS, About: "no port-wide traffic class overrides the plan"},
 	{ID: "qos.trust", Stage: StageQoS, About: "the NIC trusts what the plan marks"},
-	{ID: "qos.unreachable", Stage: StageQoS, About: "a lossless priority to which no DSCP leads"},
 	{ID: "qos.wire", Stage: StageQoS, About: "the priority in which the test's bytes left and arrived, by the NICs' counters"},
 	{ID: "qos.wire-cnp", Stage: StageQoS, About: "congestion notifications on the wire with another DSCP than planned"},
 	{ID: "qos.wire-congestion", Stage: StageQoS, About: "packets marked congestion experienced on the wire"},

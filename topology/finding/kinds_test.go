@@ -37,7 +37,7 @@ func TestKindOf(t *testing.T) {
 	for _, c := range []struct {
 		id, want string
 	}{
-		{"port.state", "port.state"},
+		{"hca.port-down", "hca.port-down"},
 		{"perftest.completion-12", "perftest.completion-*"},
 		{"perftest.completion", ""},
 		{"port.stat", ""},
@@ -47,7 +47,7 @@ func TestKindOf(t *testing.T) {
 			t.Errorf("KindOf(%q) = %q, %v; want %q", c.id, k.ID, ok, c.want)
 		}
 	}
-	if !Supersedes("hca.port-down", "port.state") || Supersedes("port.state", "hca.port-down") || Supersedes("no.such", "port.state") {
+	if !Supersedes("hca.port-down", "hca.port-down") || !Supersedes("hca.port-down", "across.state") || Supersedes("across.state", "hca.port-down") || Supersedes("no.such", "hca.port-down") {
 		t.Error("Supersedes does not read the table")
 	}
 }

@@ -18,24 +18,12 @@ type GIDs struct {
 	Findings []finding.Finding
 }
 
-// GIDPort is one port with its table and the index a RoCE job would use.
+// GIDPort is one port with its table. Where the text hides part of an address
+// it is invalid, and its kind "".
 type GIDPort struct {
 	HCA  string
 	Port int
-	GIDs []PastedGID
-	// Pick is the index, nil where none is right; Why says so in words.
-	Pick *int
-	Why  string
-}
-
-// PastedGID is one row. Addr is invalid where the paste hides part of it.
-type PastedGID struct {
-	Index  int
-	Text   string
-	Addr   netip.Addr
-	Kind   topology.GIDKind // "" unknown
-	Type   string           // "RoCE v1", "RoCE v2", "IB"; "" not said
-	Netdev string
+	GIDs []topology.GID
 }
 
 var (
@@ -85,10 +73,7 @@ func ReadGIDs(text string) GIDs {
 			}
 		}
 	}
-	for i := range g.Ports {
-		choose(&g.Ports[i])
-	}
-	g.judge(rows, announced, sawHeader)
+	g.empty(rows, announced, sawHeader)
 	g.Findings = append(g.Findings, un.findings("show_gids")...)
 	return g
 }
@@ -97,8 +82,8 @@ const notARow = "not a row of a GID table"
 
 // gidRow reads one row: device, port, index, GID, perhaps the IPv4 address,
 // perhaps the version, perhaps the netdev.
-func gidRow(l line, hca string, port int) (PastedGID, string, int, string) {
-	var row PastedGID
+func gidRow(l line, hca string, port int) (topology.GID, string, int, string) {
+	var row topology.GID
 	w := strings.FieldsFunc(l.text, func(r rune) bool { return r == ' ' || r == '\t' || r == '|' })
 	if m := sysfsGID().FindStringSubmatch(l.text); m != nil {
 		w = []string{m[1], m[2], m[3], m[4]}
@@ -122,7 +107,7 @@ func gidRow(l line, hca string, port int) (PastedGID, string, int, string) {
 	if err3 != nil && !masked {
 		return row, "", 0, fmt.Sprintf("%s is no GID", quote(w[3]))
 	}
-	row = PastedGID{Index: index, Text: gid}
+	row = topology.GID{Index: index}
 	if !masked {
 		row.Addr = addr
 	}
@@ -148,7 +133,7 @@ func gidRow(l line, hca string, port int) (PastedGID, string, int, string) {
 			row.Netdev = x
 		}
 	}
-	row.Kind = kindOf(row)
+	row.Kind = kindOf(row.Addr, gid)
 	return row, w[0], num, ""
 }
 
@@ -157,12 +142,11 @@ func isIPv4(s string) bool {
 	return err == nil && a.Is4()
 }
 
-func kindOf(g PastedGID) topology.GIDKind {
-	text := strings.ToLower(g.Text)
-	switch a := g.Addr; {
+func kindOf(a netip.Addr, text string) topology.GIDKind {
+	switch {
 	case a.IsValid() && a.Unmap().Is4():
 		return topology.GIDIPv4
-	case strings.HasPrefix(text, "fe80:"):
+	case strings.HasPrefix(strings.ToLower(text), "fe80:"):
 		return topology.GIDLinkLocal
 	case !a.IsValid():
 		return ""
@@ -172,90 +156,20 @@ func kindOf(g PastedGID) topology.GIDKind {
 	return topology.GIDIPv6
 }
 
-func (g *GIDs) add(hca string, port int, row PastedGID) {
+func (g *GIDs) add(hca string, port int, row topology.GID) {
 	for i := range g.Ports {
 		if p := &g.Ports[i]; p.HCA == hca && p.Port == port {
-			if !slices.ContainsFunc(p.GIDs, func(x PastedGID) bool { return x.Index == row.Index }) {
+			if !slices.ContainsFunc(p.GIDs, func(x topology.GID) bool { return x.Index == row.Index }) {
 				p.GIDs = append(p.GIDs, row)
 			}
 			return
 		}
 	}
-	g.Ports = append(g.Ports, GIDPort{HCA: hca, Port: port, GIDs: []PastedGID{row}})
+	g.Ports = append(g.Ports, GIDPort{HCA: hca, Port: port, GIDs: []topology.GID{row}})
 }
 
-// routable says that packets to a can leave the link: no link-local, loopback,
-// multicast or empty address.
-func routable(a netip.Addr) bool {
-	a = a.Unmap()
-	return a.IsValid() && !a.IsUnspecified() && !a.IsLoopback() && !a.IsLinkLocalUnicast() && !a.IsMulticast()
-}
-
-// choose applies the rule of decision gid: RoCE v2 and routable, IPv4 before
-// global IPv6, on the port's own netdev before a VLAN's, the lowest index.
-func choose(p *GIDPort) {
-	own, lowest := "", -1
-	roce, v2, unknownType, hidden := false, false, false, false
-	for _, g := range p.GIDs {
-		// The port's own netdev has the first entries of the table.
-		if g.Netdev != "" && (lowest < 0 || g.Index < lowest) {
-			own, lowest = g.Netdev, g.Index
-		}
-		roce = roce || g.Netdev != "" || g.Type == "RoCE v2"
-		v2 = v2 || g.Type == "RoCE v2"
-		unknownType = unknownType || g.Type == ""
-		hidden = hidden || g.Type == "RoCE v2" && g.Kind == ""
-	}
-	best, bestRank := -1, 0
-	for i, g := range p.GIDs {
-		if g.Type != "RoCE v2" || !routable(g.Addr) {
-			continue
-		}
-		rank := 1
-		if g.Kind == topology.GIDIPv4 {
-			rank += 4
-		}
-		if g.Netdev != "" && g.Netdev == own {
-			rank += 2
-		}
-		if best < 0 || rank > bestRank || rank == bestRank && g.Index < p.GIDs[best].Index {
-			best, bestRank = i, rank
-		}
-	}
-	if best >= 0 {
-		g := p.GIDs[best]
-		p.Pick = new(g.Index)
-		kind := "routable IPv4 " + g.Addr.Unmap().String()
-		if g.Kind != topology.GIDIPv4 {
-			kind = "global IPv6 " + g.Addr.String() + ", no IPv4 one is there"
-		}
-		p.Why = "RoCE v2, " + kind
-		if g.Netdev != "" {
-			p.Why += " on " + g.Netdev
-		}
-		return
-	}
-	dev := "the netdev"
-	if own != "" {
-		dev = own
-	}
-	switch {
-	case !roce && unknownType:
-		p.Why = "the table does not say which entries are RoCE v2"
-	case !roce:
-		p.Why = "InfiniBand, or no netdev: no RoCE v2 entry"
-	case hidden:
-		p.Why = "the RoCE v2 addresses are hidden in this text"
-	case v2:
-		p.Why = "only link-local RoCE v2 entries: " + dev + " has no routable IP address"
-	case unknownType:
-		p.Why = "the table does not say which entries are RoCE v2"
-	default:
-		p.Why = "RoCE v1 entries only, which no router forwards"
-	}
-}
-
-func (g *GIDs) judge(rows, announced int, sawHeader bool) {
+// empty says what is missing in the text.
+func (g *GIDs) empty(rows, announced int, sawHeader bool) {
 	add := func(f finding.Finding) {
 		f.Host = g.Host
 		g.Findings = append(g.Findings, f)
@@ -269,7 +183,7 @@ func (g *GIDs) judge(rows, announced int, sawHeader bool) {
 		return
 	case rows == 0:
 		add(finding.Finding{
-			ID: "gid.none", Severity: finding.Error, Subject: "GID table", Seen: "no GID at all", Wanted: "a RoCE v2 GID with an IP address on every rail",
+			ID: "hca.gid", Severity: finding.Error, Subject: "GID table", Seen: "no GID at all", Wanted: "a RoCE v2 GID with an IP address on every rail",
 			Why:  "no RDMA connection can be made from where this was run",
 			Hint: "in a container or pod: its network namespace has no netdev of the HCA; attach one (host network, or an SR-IOV network), then look again",
 		})
@@ -279,44 +193,27 @@ func (g *GIDs) judge(rows, announced int, sawHeader bool) {
 			Why: "part of the table is missing or could not be read", Hint: "paste the whole output",
 		})
 	}
-	picks := map[int][]string{}
-	for _, p := range g.Ports {
-		if p.Pick != nil {
-			picks[*p.Pick] = append(picks[*p.Pick], p.HCA)
-		}
-	}
-	for _, p := range g.Ports {
-		subject := fmt.Sprintf("%s port %d", p.HCA, p.Port)
-		if p.Pick != nil || !strings.HasPrefix(p.Why, "only link-local") && !strings.HasPrefix(p.Why, "RoCE v1") {
-			continue
-		}
-		sev := finding.Warning
-		if len(picks) == 0 {
-			sev = finding.Error
-		}
-		add(finding.Finding{
-			ID: "hca.gid", Severity: sev, Subject: subject, Seen: p.Why, Wanted: "a RoCE v2 GID of a routable IP address",
-			Why: "this port cannot carry RoCE v2 traffic beyond its own link", Hint: "give its netdev an IP address of the fabric's subnet, or leave this HCA out",
-		})
-	}
-	if len(picks) > 1 {
-		var seen []string
-		for _, i := range sortedKeys(picks) {
-			seen = append(seen, fmt.Sprintf("%d on %s", i, strings.Join(picks[i], ", ")))
-		}
-		add(finding.Finding{
-			ID: "gid.no-common", Severity: finding.Warning, Subject: "GID index", Seen: strings.Join(seen, "; "), Wanted: "the same index on every HCA",
-			Why:  "one NCCL_IB_GID_INDEX or UCX_IB_GID_INDEX would be wrong on some of them",
-			Hint: "leave the index unset: NCCL from 2.21 on and UCX choose for each device",
-		})
-	}
 }
 
-func sortedKeys[V any](m map[int]V) []int {
-	keys := make([]int, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
+// Fragment is what the table says of a host.
+func (g *GIDs) Fragment() topology.Host {
+	h := topology.Host{Name: g.Host}
+	for _, p := range g.Ports {
+		port := topology.Port{Number: p.Port, GIDs: p.GIDs}
+		for _, e := range p.GIDs {
+			if port.Netdev == "" {
+				port.Netdev = e.Netdev // the port's own netdev has the first entries
+			}
+			if e.Netdev != "" || strings.HasPrefix(e.Type, "RoCE v2") {
+				port.LinkLayer = "Ethernet"
+			}
+		}
+		at := slices.IndexFunc(h.HCAs, func(c topology.HCA) bool { return c.Name == p.HCA })
+		if at < 0 {
+			at = len(h.HCAs)
+			h.HCAs = append(h.HCAs, topology.HCA{Name: p.HCA})
+		}
+		h.HCAs[at].Ports = append(h.HCAs[at].Ports, port)
 	}
-	slices.Sort(keys)
-	return keys
+	return h
 }

@@ -7,7 +7,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"fabrun/topology"
 	"fabrun/topology/finding"
+	"fabrun/topology/health"
 )
 
 // ids lists findings as "ID subject", in their order.
@@ -79,16 +81,22 @@ func TestReadMatrix(t *testing.T) {
 	}
 }
 
+// judged is what the judge of ports says of a fragment, and what was not read.
+func judged(h topology.Host, unread []finding.Finding) []finding.Finding {
+	return append(health.Ports(&h, nil, health.Expect{AnyQoS: true}), unread...)
+}
+
 func gidsText(g GIDs) string {
 	var b strings.Builder
 	for _, p := range g.Ports {
 		pick := "none"
-		if p.Pick != nil {
-			pick = fmt.Sprint(*p.Pick)
+		index, why := health.GIDIndex(topology.Port{GIDs: p.GIDs})
+		if index != nil {
+			pick = fmt.Sprint(*index)
 		}
-		fmt.Fprintf(&b, "%s/%d %s: %s\n", p.HCA, p.Port, pick, p.Why)
+		fmt.Fprintf(&b, "%s/%d %s: %s\n", p.HCA, p.Port, pick, why)
 	}
-	if s := ids(g.Findings); s != "" {
+	if s := ids(judged(g.Fragment(), g.Findings)); s != "" {
 		b.WriteString(s + "\n")
 	}
 	return b.String()
@@ -107,18 +115,18 @@ func TestReadGIDs(t *testing.T) {
 		{"a VLAN's address where there is no other", head + ll1 + ll2 + "mlx5_0\t1\t3\t0000:0000:0000:0000:0000:ffff:0a01:0001\t10.1.0.1\tv2\tens1.100\n", "mlx5_0/1 3: RoCE v2, routable IPv4 10.1.0.1 on ens1.100\n"},
 		{"no header, no IPv4 column", "mlx5_0 1 3 0000:0000:0000:0000:0000:ffff:0a02:0001 v2 ens1\n", "mlx5_0/1 3: RoCE v2, routable IPv4 10.2.0.1 on ens1\n"},
 		{"no version column: what is RoCE v2 cannot be told", "mlx5_0 1 3 0000:0000:0000:0000:0000:ffff:0a02:0001\n", "mlx5_0/1 none: the table does not say which entries are RoCE v2\n"},
-		{"v1 alone", head + ll1, "mlx5_0/1 none: RoCE v1 entries only, which no router forwards\nhca.gid mlx5_0 port 1\n"},
+		{"v1 alone", head + ll1, "mlx5_0/1 none: RoCE v1 entries only, which no router forwards\nhca.gid mlx5_0 port 1 (ens1)\n"},
 		{"ibv_devinfo -v", "hca_id:\tmlx5_0\n\ttransport:\t\t\tInfiniBand (0)\n\t\tport:\t1\n\t\t\tstate:\t\t\tPORT_ACTIVE (4)\n\t\t\tGID[  0]:\t\tfe80:0000:0000:0000:0ac0:ebff:fe3d:ca54, RoCE v1\n\t\t\tGID[  3]:\t\t::ffff:10.110.0.33, RoCE v2\n", "mlx5_0/1 3: RoCE v2, routable IPv4 10.110.0.33\n"},
 		{
 			"the footer counts more than there is", head + ll1 + ll2 + "mlx5_0\t1\t2\t0000:0000:0000:0000:0000:ffff:0a02\nn_gids_found=4\n",
-			"mlx5_0/1 none: only link-local RoCE v2 entries: ens1 has no routable IP address\npaste.cut GID table; hca.gid mlx5_0 port 1; paste.unread line 5\n",
+			"mlx5_0/1 none: only link-local RoCE v2 entries: ens1 has no routable IP address\nhca.gid mlx5_0 port 1 (ens1); paste.cut GID table; paste.unread line 5\n",
 		},
-		{"columns that contradict each other are not believed", "mlx5_0 1 3 0000:0000:0000:0000:0000:ffff:0a02:0001 10.9.9.9 v2 ens1\nn_gids_found=1\n", "gid.none GID table; paste.unread line 1\n"},
+		{"columns that contradict each other are not believed", "mlx5_0 1 3 0000:0000:0000:0000:0000:ffff:0a02:0001 10.9.9.9 v2 ens1\nn_gids_found=1\n", "hca.gid GID table; paste.unread line 1\n"},
 		{
 			"indexes that differ between HCAs", head + "mlx5_0\t1\t3\t0000:0000:0000:0000:0000:ffff:0a02:0001\t10.2.0.1\tv2\tens1\nbnxt_re0\t1\t1\t0000:0000:0000:0000:0000:ffff:0a02:0002\t10.2.0.2\tv2\tens2\n",
 			"mlx5_0/1 3: RoCE v2, routable IPv4 10.2.0.1 on ens1\nbnxt_re0/1 1: RoCE v2, routable IPv4 10.2.0.2 on ens2\ngid.no-common GID index\n",
 		},
-		{"an empty table in a pod", head + "n_gids_found=0\n", "gid.none GID table\n"},
+		{"an empty table in a pod", head + "n_gids_found=0\n", "hca.gid GID table\n"},
 		{"something else", "hello\n", "paste.not-this GID table; paste.unread line 1\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -134,10 +142,10 @@ func qosText(q QoS) string {
 	for i := range q.Devices {
 		d := &q.Devices[i]
 		pfc := "?"
-		if d.PFCKnown {
+		if d.DCB.PFC != nil {
 			pfc = fmt.Sprint(d.DCB.PFC)
 		}
-		fmt.Fprintf(&b, "%s trust=%s pfc=%s dscp=%v", d.Netdev, d.DCB.Trust, pfc, d.LosslessDSCPs())
+		fmt.Fprintf(&b, "%s trust=%s pfc=%s dscp=%v", d.Netdev, d.DCB.Trust, pfc, d.DCB.LosslessDSCPs())
 		for _, part := range []struct {
 			name string
 			v    []int
@@ -148,7 +156,7 @@ func qosText(q QoS) string {
 		}
 		b.WriteByte('\n')
 	}
-	if s := ids(q.Findings); s != "" {
+	if s := ids(judged(q.Fragment(), q.Findings)); s != "" {
 		b.WriteString(s + "\n")
 	}
 	return b.String()
@@ -164,10 +172,10 @@ func TestReadQoS(t *testing.T) {
 			"ens1 trust=dscp pfc=[3] dscp=[26] tc=[0 1 2 3 4 5 6 7] bw=[0 0 0 50 0 0 0 0] buffer=[0 0 0 1 0 0 0 0] bytes=[133120 130944 0 0 0 0 0 0]\n",
 		},
 		{"dcb -jp, names and numbers", "[ {\n        \"pfc_cap\": 8,\n        \"prio_pfc\": [ false,false,false,true,false,false,false,false ]\n    } ]\n[ {\"dscp_prio\": [ [ \"AF31\",3 ],[ 48,6 ] ]} ]\n[{\"willing\":true,\"prio_tc\":[0,1,2,3,4,5,6,7]}]", " trust=dscp pfc=[3] dscp=[26] tc=[0 1 2 3 4 5 6 7]\nqos.dcbx the netdev\n"},
-		{"dcb -j of two netdevs: the same key again is another netdev", "$ dcb -j pfc show dev a1\n[{\"prio_pfc\":[0,0,0,1,0,0,0,0]}]\n$ dcb -j pfc show dev a2\n[{\"prio_pfc\":[0,0,0,0,0,0,0,0]}]\n", "a1 trust= pfc=[3] dscp=[]\na2 trust= pfc=[] dscp=[]\nqos.no-pfc a2; qos.netdevs-differ a2\n"},
+		{"dcb -j of two netdevs: the same key again is another netdev", "$ dcb -j pfc show dev a1\n[{\"prio_pfc\":[0,0,0,1,0,0,0,0]}]\n$ dcb -j pfc show dev a2\n[{\"prio_pfc\":[0,0,0,0,0,0,0,0]}]\n", "a1 trust= pfc=[3] dscp=[]\na2 trust= pfc=[] dscp=[]\nqos.netdevs-differ a2; qos.pfc a2\n"},
 		{"mlnx_qos of two netdevs, each after its command", "mlnx_qos -i ens1\n" + block + "\n[root@a ~]# mlnx_qos -i ens2\n" + block, "ens1 trust=dscp pfc=[3] dscp=[26]\nens2 trust=dscp pfc=[3] dscp=[26]\n"},
 		{"two blocks without names", block + block, " trust=dscp pfc=[3] dscp=[26]\n trust=dscp pfc=[3] dscp=[26]\n"},
-		{"one DSCP moved away: the lossless priority is out of reach", "Priority trust state: dscp\n\tprio:0 dscp:26,\nPFC configuration:\n\tpriority    0   1   2   3   4   5   6   7\n\tenabled     0   0   0   1   0   0   0   0\n", " trust=dscp pfc=[3] dscp=[]\nqos.unreachable the netdev\n"},
+		{"one DSCP moved away: the lossless priority is out of reach", "Priority trust state: dscp\n\tprio:0 dscp:26,\nPFC configuration:\n\tpriority    0   1   2   3   4   5   6   7\n\tenabled     0   0   0   1   0   0   0   0\n", " trust=dscp pfc=[3] dscp=[]\nqos.dscp-map the netdev\n"},
 		{"a Global tclass that leads to a lossy priority", block + "Global tclass=24\n", " trust=dscp pfc=[3] dscp=[26]\nqos.global-tclass the netdev\n"},
 		{"a row with too few values is not guessed", "Priority trust state: dscp\nPFC configuration:\n\tpriority    0   1   2   3   4   5   6   7\n\tenabled     0   0   0   1\n", " trust=dscp pfc=? dscp=[]\npaste.unread line 4\n"},
 		{"something else", "dcb: unknown\nhello\n", "paste.not-this QoS configuration; paste.unread lines 1 to 2\n"},
@@ -194,7 +202,7 @@ func portsText(p Ports) string {
 		}
 		fmt.Fprintf(&b, "%s/%d %s up=%s %s %s %s\n", x.HCA, x.Port, x.State, up, x.LinkLayer, rate, x.Netdev)
 	}
-	if s := ids(p.Findings); s != "" {
+	if s := ids(judged(p.Fragment(), p.Findings)); s != "" {
 		b.WriteString(s + "\n")
 	}
 	return b.String()
@@ -216,7 +224,7 @@ func TestReadPorts(t *testing.T) {
 		{"ibstat of one port names no device but in its command", "$ ibstat mlx5_0 1\nState: Active\nPhysical state: LinkUp\nRate: 200\nLink layer: Ethernet\n", "mlx5_0/1 ACTIVE up=true Ethernet 200 \n"},
 		{"two tools complete each other", "CA 'mlx5_0'\n\tPort 1:\n\t\tState: Active\n\t\tRate: 400\n\t\tLink layer: Ethernet\nCA 'mlx5_1'\n\tPort 1:\n\t\tState: Active\n\t\tRate: 100\n\t\tLink layer: Ethernet\n$ ibdev2netdev\nmlx5_0 port 1 ==> enp1s0 (Up)\nmlx5_1 port 1 ==> eth0 (Up)\n", "mlx5_0/1 ACTIVE up=true Ethernet 400 enp1s0\nmlx5_1/1 ACTIVE up=true Ethernet 100 eth0\nhca.port-slow mlx5_1 port 1\n"},
 		{"a state that nobody knows", "CA 'mlx5_0'\n\tPort 1:\n\t\tState: Confused\n", "mlx5_0/1  up=?  ? \npaste.unread line 3\n"},
-		{"no device", "No IB devices found\n", "hca.none port listing\n"},
+		{"no device", "No IB devices found\n", "port.none port listing\n"},
 		{"something else", "    mlx5_0              b8cef60300fc4012\n", "paste.not-this port listing; paste.unread line 1\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -273,12 +281,13 @@ func FuzzGIDs(f *testing.F) {
 	}, func(s string) string {
 		g := ReadGIDs(s)
 		for _, p := range g.Ports {
-			if p.Pick == nil {
+			index, _ := health.GIDIndex(topology.Port{GIDs: p.GIDs})
+			if index == nil {
 				continue
 			}
 			ok := false
 			for _, e := range p.GIDs {
-				ok = ok || e.Index == *p.Pick && e.Type == "RoCE v2" && routable(e.Addr)
+				ok = ok || e.Index == *index && e.Type == "RoCE v2" && health.Routable(e.Addr)
 			}
 			if !ok {
 				panic("the pick is no routable RoCE v2 entry of its table")

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"fabrun/topology"
 	"fabrun/topology/finding"
 )
 
@@ -124,7 +125,7 @@ func ReadPorts(text string) Ports {
 	for i := range p.Ports {
 		p.Ports[i].finish()
 	}
-	p.judge(none)
+	p.empty(none)
 	p.Findings = append(p.Findings, un.findings("ibstat, ibv_devinfo, ibdev2netdev or rdma link")...)
 	return p
 }
@@ -471,7 +472,62 @@ func (p *Port) finish() {
 	}
 }
 
-// Up says whether the port can carry traffic: nil where the paste does not tell.
+// empty says why no port was read.
+func (p *Ports) empty(none bool) {
+	if len(p.Ports) > 0 {
+		return
+	}
+	f := finding.Finding{
+		ID: "paste.not-this", Severity: finding.Error, Host: p.Host, Subject: "port listing", Seen: "no port", Wanted: "the output of ibstat, ibstatus, ibv_devinfo, ibdev2netdev or rdma link",
+		Why: "nothing can be said", Hint: "paste the whole output",
+	}
+	if none {
+		f.ID, f.Seen, f.Wanted, f.Why = "port.none", "no RDMA device found", "at least one", "the job would run over TCP"
+		f.Hint = "on the host: is the driver loaded (lsmod | grep -E 'mlx5_ib|bnxt_re|irdma')? in a container: pass --device /dev/infiniband"
+	}
+	p.Findings = append(p.Findings, f)
+}
+
+// Fragment is what the listings say of a host.
+func (p *Ports) Fragment() topology.Host {
+	h := topology.Host{Name: p.Host}
+	for i := range p.Ports {
+		x := &p.Ports[i]
+		port := topology.Port{
+			Number: x.Port, PhysState: x.PhysState, LinkLayer: x.LinkLayer, RateGbps: x.RateGbps, RateTrusted: x.RateGbps != nil,
+			ActiveMTU: x.ActiveMTU, LID: lid(x.LID), SMLID: lid(x.SMLID), Netdev: x.Netdev,
+		}
+		if !x.OfNetdev {
+			port.State = x.State
+		}
+		if x.Netdev == "" && x.OfNetdev { // ibdev2netdev knows the state of a netdev in another namespace
+			port.Netdev = "of " + x.HCA
+		}
+		if x.NetdevUp != nil && !slices.ContainsFunc(h.Netdevs, func(n topology.Netdev) bool { return n.Name == port.Netdev }) {
+			state := "down"
+			if *x.NetdevUp {
+				state = "up"
+			}
+			h.Netdevs = append(h.Netdevs, topology.Netdev{Name: port.Netdev, OperState: state})
+		}
+		at := slices.IndexFunc(h.HCAs, func(c topology.HCA) bool { return c.Name == x.HCA })
+		if at < 0 {
+			at = len(h.HCAs)
+			h.HCAs = append(h.HCAs, topology.HCA{Name: x.HCA, PCI: x.PCI, Firmware: x.Firmware, BoardID: x.BoardID, NodeGUID: x.NodeGUID})
+		}
+		h.HCAs[at].Ports = append(h.HCAs[at].Ports, port)
+	}
+	return h
+}
+
+func lid(n *int) *uint32 {
+	if n == nil {
+		return nil
+	}
+	return new(uint32(*n))
+}
+
+// Up says whether the port can carry traffic: nil where the text does not tell.
 func (p *Port) Up() *bool {
 	switch {
 	case p.State == "" || p.OfNetdev && p.LinkLayer == "InfiniBand" && p.State == "DOWN":
@@ -481,125 +537,4 @@ func (p *Port) Up() *bool {
 		return new(p.State == "UP")
 	}
 	return new(p.State == "ACTIVE" || p.State == "ACTIVE_DEFER")
-}
-
-func (p *Ports) judge(none bool) {
-	add := func(f finding.Finding) {
-		f.Host = p.Host
-		p.Findings = append(p.Findings, f)
-	}
-	if len(p.Ports) == 0 {
-		f := finding.Finding{
-			ID: "paste.not-this", Severity: finding.Error, Subject: "port listing", Seen: "no port", Wanted: "the output of ibstat, ibstatus, ibv_devinfo, ibdev2netdev or rdma link",
-			Why: "nothing can be said", Hint: "paste the whole output",
-		}
-		if none {
-			f.ID, f.Seen, f.Wanted, f.Why = "hca.none", "no RDMA device found", "at least one", "the job would run over TCP"
-			f.Hint = "on the host: is the driver loaded (lsmod | grep -E 'mlx5_ib|bnxt_re|irdma')? in a container: pass --device /dev/infiniband"
-		}
-		add(f)
-		return
-	}
-	up := 0
-	for i := range p.Ports {
-		if u := p.Ports[i].Up(); u != nil && *u {
-			up++
-		}
-	}
-	var silent []string
-	for i := range p.Ports {
-		x := &p.Ports[i]
-		if u := x.Up(); u == nil {
-			if x.State != "" {
-				silent = append(silent, x.HCA)
-			}
-			continue
-		}
-		if f, ok := x.judge(up > 0); ok {
-			add(f)
-		}
-	}
-	if len(silent) > 0 {
-		add(finding.Finding{
-			ID: "hca.state-unknown", Severity: finding.Note, Subject: strings.Join(silent, ", "), Seen: "the IPoIB netdev is down; the port's own state is not in the text",
-			Wanted: "state ACTIVE", Why: "an InfiniBand port can be active while its IPoIB netdev is down", Hint: "ibstat " + silent[0],
-		})
-	}
-	p.judgeRates(add)
-}
-
-// judge says why a port whose state is known does not carry traffic. It is an error where no other
-// port does: an unused port is common, a machine without any is not.
-func (p *Port) judge(others bool) (finding.Finding, bool) {
-	u := *p.Up()
-	subject := fmt.Sprintf("%s port %d", p.HCA, p.Port)
-	switch {
-	case u && p.LinkLayer == "Ethernet" && p.ActiveMTU != nil && *p.ActiveMTU < 4096:
-		return finding.Finding{
-			ID: "hca.active-mtu", Severity: finding.Warning, Subject: subject, Seen: fmt.Sprintf("active MTU %d", *p.ActiveMTU), Wanted: "4096",
-			Why: "more packets for the same data", Hint: "the switches first, then on every host: the netdev's MTU to 4200 or more (9000)",
-		}, true
-	case u:
-		return finding.Finding{}, false
-	case p.State == "INIT" || p.State == "ARMED":
-		return finding.Finding{
-			ID: "hca.no-sm", Severity: finding.Error, Subject: subject, Seen: "state " + p.State + p.physText(), Wanted: "ACTIVE",
-			Why: "the cable is in order, but no subnet manager has configured the port: no RDMA traffic", Hint: "'sminfo' asks for it: see to the one of the switch or of the management node; opensm on one node only where the fabric is to have none other",
-		}, true
-	}
-	sev := finding.Error
-	if others {
-		sev = finding.Warning
-	}
-	hint := "check cable and switch port of " + p.HCA
-	switch {
-	case p.PhysState == "Disabled" && p.LinkLayer == "InfiniBand":
-		hint = "the port is switched off: ibportstate -C " + p.HCA + " -D 0 1 enable (as root), or ask for the switch's port" + finding.OnPurpose
-	case p.PhysState == "Disabled":
-		hint = "the port is switched off: ip link set " + orNetdevName(p.Netdev) + " up (as root)" + finding.OnPurpose
-	}
-	seen := "state " + p.State + p.physText()
-	if p.OfNetdev {
-		seen = strings.TrimSpace("netdev "+p.Netdev) + " down"
-	}
-	return finding.Finding{
-		ID: "hca.port-down", Severity: sev, Subject: subject, Seen: seen, Wanted: "ACTIVE and LinkUp",
-		Why: "this port carries no traffic", Hint: hint,
-	}, true
-}
-
-func (p *Port) physText() string {
-	if p.PhysState == "" {
-		return ""
-	}
-	return ", phys_state " + p.PhysState
-}
-
-func orNetdevName(s string) string {
-	if s == "" {
-		return "NETDEV"
-	}
-	return s
-}
-
-// judgeRates compares active ports of one link layer.
-func (p *Ports) judgeRates(add func(finding.Finding)) {
-	top := map[string]float64{}
-	for i := range p.Ports {
-		x := &p.Ports[i]
-		if u := x.Up(); u != nil && *u && x.RateGbps != nil {
-			top[x.LinkLayer] = max(top[x.LinkLayer], *x.RateGbps)
-		}
-	}
-	for i := range p.Ports {
-		x := &p.Ports[i]
-		if u := x.Up(); u == nil || !*u || x.RateGbps == nil || *x.RateGbps >= top[x.LinkLayer] {
-			continue
-		}
-		add(finding.Finding{
-			ID: "hca.port-slow", Severity: finding.Warning, Subject: fmt.Sprintf("%s port %d", x.HCA, x.Port), Seen: fmt.Sprintf("%g Gb/s", *x.RateGbps),
-			Wanted: fmt.Sprintf("%g Gb/s, as its fastest sibling", top[x.LinkLayer]),
-			Why:    "a rail is as fast as its slowest port; or this port is for another purpose", Hint: "leave it out of the job's HCAs, or check cable and switch port",
-		})
-	}
 }

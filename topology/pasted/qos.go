@@ -21,14 +21,11 @@ type QoS struct {
 
 // QoSDevice is the configuration of one netdev.
 type QoSDevice struct {
-	Netdev string // "" not said
-	DCB    topology.DCB
-	// PFCKnown and MapKnown tell an empty answer from a missing one.
-	PFCKnown     bool
-	MapKnown     bool
-	CableLength  *int // metres
-	GlobalTClass *int // "Global tclass=N" of the HCA
-	RoCETOS      *int // cma_roce_tos
+	Netdev       string       // "" not said
+	DCB          topology.DCB // what was not said is nil
+	CableLength  *int         // metres
+	GlobalTClass *int         // "Global tclass=N" of the HCA
+	RoCETOS      *int         // cma_roce_tos
 	CNPDSCP      *int
 
 	first int // line it begins at
@@ -75,7 +72,7 @@ func ReadQoS(text string) QoS {
 	for i := range q.Devices {
 		q.Devices[i].finish()
 	}
-	q.judge()
+	q.prune()
 	q.Findings = append(q.Findings, un.findings("mlnx_qos or dcb")...)
 	return q
 }
@@ -250,14 +247,20 @@ func (r *qosReader) dscpRow(prio, list string) string {
 		}
 		d.mapDSCP(v, p)
 	}
-	d.MapKnown = true
+	d.DCB.DSCPToPriority = orNew(d.DCB.DSCPToPriority)
 	return ""
 }
 
-func (d *QoSDevice) mapDSCP(dscp, prio int) {
-	if d.DCB.DSCPToPriority == nil {
-		d.DCB.DSCPToPriority = map[int]int{}
+// orNew is m, or a map that is empty and known to be.
+func orNew(m map[int]int) map[int]int {
+	if m == nil {
+		return map[int]int{}
 	}
+	return m
+}
+
+func (d *QoSDevice) mapDSCP(dscp, prio int) {
+	d.DCB.DSCPToPriority = orNew(d.DCB.DSCPToPriority)
 	d.DCB.DSCPToPriority[dscp] = prio
 }
 
@@ -344,7 +347,6 @@ func (r *qosReader) pfcTable(t string) (string, bool) {
 	d := r.device()
 	switch head {
 	case "enabled":
-		d.PFCKnown = true
 		d.DCB.PFC = []int{}
 		for i, on := range v {
 			if on > 1 {
@@ -422,7 +424,7 @@ func (r *qosReader) dcbValue(key string, vals []string) string {
 	}
 	switch key {
 	case "dscp-prio":
-		d.MapKnown = true
+		d.DCB.DSCPToPriority = orNew(d.DCB.DSCPToPriority)
 		for _, s := range vals {
 			name, prio, ok := strings.Cut(s, ":")
 			dscp, known := DSCP(name)
@@ -433,7 +435,7 @@ func (r *qosReader) dcbValue(key string, vals []string) string {
 			d.mapDSCP(dscp, p)
 		}
 	case "prio-pfc":
-		d.PFCKnown, d.DCB.PFC = true, []int{}
+		d.DCB.PFC = []int{}
 		for _, s := range vals {
 			i, b, ok := pair(s)
 			if !ok || b != "on" && b != "off" {
@@ -597,7 +599,7 @@ func (r *qosReader) jsonKey(key string, v any, depth int) bool {
 		if !isList {
 			return false
 		}
-		d.PFCKnown, d.DCB.PFC = true, []int{}
+		d.DCB.PFC = []int{}
 		for i, e := range list {
 			on, isBool := e.(bool)
 			if n, ok := e.(float64); ok && !isBool {
@@ -614,7 +616,7 @@ func (r *qosReader) jsonKey(key string, v any, depth int) bool {
 		if !isList {
 			return false
 		}
-		d.MapKnown = true
+		d.DCB.DSCPToPriority = orNew(d.DCB.DSCPToPriority)
 		for _, e := range list {
 			p, ok := e.([]any)
 			if !ok || len(p) != 2 {
@@ -677,62 +679,33 @@ func (d *QoSDevice) finish() {
 	}
 }
 
-// LosslessDSCPs are the code points that reach a lossless priority; nil where
-// that cannot be told.
-func (d *QoSDevice) LosslessDSCPs() []int {
-	if d.DCB.Trust != "dscp" || !d.MapKnown || !d.PFCKnown {
-		return nil
-	}
-	out := []int{}
-	for _, dscp := range sortedKeys(d.DCB.DSCPToPriority) {
-		if slices.Contains(d.DCB.PFC, d.DCB.DSCPToPriority[dscp]) {
-			out = append(out, dscp)
-		}
-	}
-	return out
-}
-
-func (q *QoS) judge() {
+// prune drops netdevs of which nothing was said, and says where none is left.
+func (q *QoS) prune() {
 	q.Devices = slices.DeleteFunc(q.Devices, func(d QoSDevice) bool {
-		return d.DCB.Trust == "" && !d.PFCKnown && !d.MapKnown && d.DCB.PrioToTC == nil && d.DCB.DCBX == "" && d.GlobalTClass == nil && d.DCB.BufferBytes == nil
+		return d.DCB.Trust == "" && d.DCB.PFC == nil && d.DCB.DSCPToPriority == nil && d.DCB.PrioToTC == nil && d.DCB.DCBX == "" && d.GlobalTClass == nil && d.DCB.BufferBytes == nil
 	})
-	add := func(f finding.Finding) {
-		f.Host = q.Host
-		q.Findings = append(q.Findings, f)
-	}
 	if len(q.Devices) == 0 {
-		add(finding.Finding{
-			ID: "paste.not-this", Severity: finding.Error, Subject: "QoS configuration", Seen: "no line of mlnx_qos or dcb", Wanted: "the output of 'mlnx_qos -i NETDEV' or 'dcb -j … show dev NETDEV'",
+		q.Findings = append(q.Findings, finding.Finding{
+			ID: "paste.not-this", Severity: finding.Error, Host: q.Host, Subject: "QoS configuration", Seen: "no line of mlnx_qos or dcb", Wanted: "the output of 'mlnx_qos -i NETDEV' or 'dcb -j … show dev NETDEV'",
 			Why: "nothing can be said", Hint: "paste the whole output",
 		})
-		return
-	}
-	for i := range q.Devices {
-		for _, f := range q.Devices[i].judge() {
-			add(f)
-		}
-	}
-	for i := 1; i < len(q.Devices); i++ {
-		a, b := &q.Devices[0], &q.Devices[i]
-		if a.DCB.Trust != b.DCB.Trust || !slices.Equal(a.DCB.PFC, b.DCB.PFC) || !equalMaps(a.DCB.DSCPToPriority, b.DCB.DSCPToPriority) {
-			add(finding.Finding{
-				ID: "qos.netdevs-differ", Severity: finding.Warning, Subject: b.Name(), Seen: b.summary(), Wanted: fmt.Sprintf("as %s: %s", a.Name(), a.summary()),
-				Why: "rails that treat the same packet differently are as bad as the worst of them", Hint: "apply one configuration to every netdev of the fabric",
-			})
-		}
 	}
 }
 
-func equalMaps(a, b map[int]int) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for k, v := range a {
-		if w, ok := b[k]; !ok || w != v {
-			return false
+// Fragment is what the text says of a host: netdevs with their settings, each
+// below a RoCE port of which no more is known.
+func (q *QoS) Fragment() topology.Host {
+	h := topology.Host{Name: q.Host}
+	for i := range q.Devices {
+		d := &q.Devices[i]
+		h.Netdevs = append(h.Netdevs, topology.Netdev{Name: d.Name(), DCB: &d.DCB})
+		p := topology.Port{Number: 1, LinkLayer: "Ethernet", Netdev: d.Name(), GlobalTClass: d.GlobalTClass}
+		if d.CNPDSCP != nil {
+			p.CNPs = &topology.CNP{DSCP: d.CNPDSCP}
 		}
+		h.HCAs = append(h.HCAs, topology.HCA{Ports: []topology.Port{p}})
 	}
-	return true
+	return h
 }
 
 // Name is how messages call the netdev.
@@ -744,86 +717,4 @@ func (d *QoSDevice) Name() string {
 		return fmt.Sprintf("the netdev of line %d", d.first)
 	}
 	return "the netdev"
-}
-
-func (d *QoSDevice) summary() string {
-	trust := d.DCB.Trust
-	if trust == "" {
-		trust = "not said"
-	}
-	return fmt.Sprintf("trust %s, lossless %s", trust, list(d.DCB.PFC, d.PFCKnown))
-}
-
-func list(v []int, known bool) string {
-	if !known {
-		return "not said"
-	}
-	if len(v) == 0 {
-		return "none"
-	}
-	s := make([]string, len(v))
-	for i, n := range v {
-		s[i] = strconv.Itoa(n)
-	}
-	return strings.Join(s, ",")
-}
-
-// judge says what is wrong with one netdev's configuration for RoCE v2,
-// whatever the fabric's plan is.
-func (d *QoSDevice) judge() []finding.Finding {
-	var out []finding.Finding
-	lossless := d.LosslessDSCPs()
-	switch {
-	case d.DCB.Trust == "pcp" && len(d.DCB.PFC) > 0:
-		out = append(out, finding.Finding{
-			ID: "qos.trust", Severity: finding.Warning, Subject: d.Name(), Seen: "trust pcp, lossless " + list(d.DCB.PFC, true), Wanted: "trust dscp",
-			Why:  "RoCE v2 packets without a VLAN tag carry their class in the DSCP, which is ignored here: they do not reach the lossless priority",
-			Hint: "mlnx_qos -i " + d.orNetdev() + " --trust=dscp" + finding.ForPort,
-		})
-	case d.PFCKnown && len(d.DCB.PFC) == 0:
-		out = append(out, finding.Finding{
-			ID: "qos.no-pfc", Severity: finding.Warning, Subject: d.Name(), Seen: "PFC on no priority", Wanted: "PFC on the RoCE priority, or a fabric made for lossy RoCE",
-			Why: "under congestion RoCE packets are dropped, which costs far more than waiting", Hint: "with the fabric's own lossless priority, often 3: mlnx_qos -i " + d.orNetdev() + " --pfc 0,0,0,1,0,0,0,0" + finding.ForPort,
-		})
-	case lossless != nil && len(lossless) == 0:
-		out = append(out, finding.Finding{
-			ID: "qos.unreachable", Severity: finding.Warning, Subject: d.Name(), Seen: "no DSCP maps to lossless priority " + list(d.DCB.PFC, true), Wanted: "the DSCP of RoCE in it",
-			Why: "no RoCE v2 packet can reach it", Hint: "with the DSCP that the job uses, often 26: mlnx_qos -i " + d.orNetdev() + " --dscp2prio set,26," + list(d.DCB.PFC[:1], true) + finding.ForPort,
-		})
-	}
-	if len(d.DCB.PFC) > 3 {
-		out = append(out, finding.Finding{
-			ID: "qos.many-lossless", Severity: finding.Warning, Subject: d.Name(), Seen: "lossless " + list(d.DCB.PFC, true), Wanted: "one, at most three lossless priorities",
-			Why: "each takes its own headroom out of the same buffer, and NICs have few lossless queues",
-		})
-	}
-	if t := d.GlobalTClass; t != nil && d.MapKnown && d.PFCKnown && d.DCB.Trust == "dscp" {
-		if p, ok := d.DCB.DSCPToPriority[*t>>2]; ok && !slices.Contains(d.DCB.PFC, p) {
-			out = append(out, finding.Finding{
-				ID: "qos.global-tclass", Severity: finding.Warning, Subject: d.Name(), Seen: fmt.Sprintf("Global tclass=%d is DSCP %d, priority %d", *t, *t>>2, p), Wanted: "a DSCP of lossless priority " + list(d.DCB.PFC, true),
-				Why: "it overrides what the application asks for, and sends RoCE to a lossy priority",
-			})
-		}
-	}
-	if w := d.DCB.DCBX; strings.Contains(strings.ToLower(w), "firmware") || strings.Contains(w, "lld-managed") || d.DCB.Willing != nil && *d.DCB.Willing {
-		out = append(out, finding.Finding{
-			ID: "qos.dcbx", Severity: finding.Note, Subject: d.Name(), Seen: "DCBX: " + orWilling(w), Wanted: "OS controlled, where the host's settings are to stay",
-			Why: "the switch may change this configuration at any time",
-		})
-	}
-	return out
-}
-
-func orWilling(s string) string {
-	if s == "" {
-		return "willing"
-	}
-	return s
-}
-
-func (d *QoSDevice) orNetdev() string {
-	if d.Netdev != "" {
-		return d.Netdev
-	}
-	return "NETDEV"
 }

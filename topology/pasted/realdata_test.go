@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"fabrun/testdata/realdata"
+	"fabrun/topology"
+	"fabrun/topology/health"
 )
 
 // eachTruth calls f with every .txt of one kind that has a truth beside it.
@@ -88,8 +90,9 @@ func TestRealdataGIDs(t *testing.T) {
 		}
 		for _, p := range g.Ports {
 			w, ok := want.Index[p.HCA]
-			right := ok && (w == nil) == (p.Pick == nil) && (w == nil || *w == *p.Pick)
-			tally.Count(right, name+" "+p.HCA, p.Why)
+			index, why := health.GIDIndex(topology.Port{GIDs: p.GIDs})
+			right := ok && (w == nil) == (index == nil) && (w == nil || *w == *index)
+			tally.Count(right, name+" "+p.HCA, why)
 		}
 	})
 	tally.Print(t)
@@ -115,7 +118,7 @@ func TestRealdataQoS(t *testing.T) {
 		tally.Count(d.DCB.Trust == want.Trust, name+" trust", d.DCB.Trust)
 		tally.Count(slices.Equal(d.DCB.PFC, want.Lossless), name+" lossless", fmt.Sprint(d.DCB.PFC))
 		got := map[string][]int{}
-		for _, dscp := range d.LosslessDSCPs() {
+		for _, dscp := range d.DCB.LosslessDSCPs() {
 			p := fmt.Sprint(d.DCB.DSCPToPriority[dscp])
 			got[p] = append(got[p], dscp)
 		}
