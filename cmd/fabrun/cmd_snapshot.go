@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 
@@ -67,14 +68,13 @@ func runSnapshot(ctx context.Context, a *app, o snapshotOptions) error {
 		opts.Places = append(opts.Places, live.Asked{Role: topology.RoleDirectory, Path: p})
 	}
 	opts.LibraryPath = o.libraryPath
-	fsys, _, done, err := a.hostFS(ctx, opts)
+	b, err := lookPatiently(ctx, a, opts, func(fsys fs.FS, _ string) (bytes.Buffer, error) {
+		var b bytes.Buffer
+		err := discover.Capture(fsys, &b)
+		return b, err
+	})
 	if err != nil {
 		return err
-	}
-	defer done()
-	var b bytes.Buffer
-	if err := discover.Capture(fsys, &b); err != nil {
-		return fmt.Errorf("look at %s: %w", a.hostName(), err)
 	}
 	if a.json {
 		return json.NewEncoder(a.stdout).Encode(map[string]any{"schema": "fabrun/snapshot/v1", "snapshot": b.String()})

@@ -59,6 +59,10 @@ func asExit(err error) *exitError {
 	if errors.As(err, &e) {
 		return e
 	}
+	var s signalCause
+	if errors.As(err, &s) {
+		return &exitError{Code: exitSignalsBase + int(s), Err: err}
+	}
 	return &exitError{Code: exitFindings, Err: err}
 }
 

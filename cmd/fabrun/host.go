@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -42,7 +43,7 @@ func (a *app) hostFS(ctx context.Context, ask live.Options) (fs.FS, string, func
 		if err != nil {
 			return nil, "", nothing, withHint(fmt.Errorf("--root: %w", err), "it wants a directory that has sys and proc")
 		}
-		return root.FS(), "root", func() { _ = root.Close() }, nil
+		return ask.Attempt.FS(root.FS()), "root", func() { _ = root.Close() }, nil
 	}
 	ask.Env = a.env
 	return live.FS(ctx, ask), "live", nothing, nil
@@ -104,17 +105,53 @@ func (a *app) lookAtHost(ctx context.Context, opts live.Options) (topology.Host,
 			return h, found, nil
 		}
 	}
-	fsys, source, done, err := a.hostFS(ctx, opts)
+	h, err := lookPatiently(ctx, a, opts, func(fsys fs.FS, source string) (topology.Host, error) {
+		h, err := discover.Read(fsys)
+		h.Source = source
+		return h, err
+	})
 	if err != nil {
-		return topology.Host{}, nil, err
+		return h, nil, err
 	}
-	defer done()
-	h, err := discover.Read(fsys)
-	if err != nil {
-		return h, nil, fmt.Errorf("look at %s: %w", a.hostName(), err)
-	}
-	h.Source = source
 	return h, live.Disagreements(&h), nil
+}
+
+// lookPatiently reads the host that --from or --root names, else this machine. A
+// file that does not answer is named and left out.
+func lookPatiently[T any](ctx context.Context, a *app, ask live.Options, read func(fsys fs.FS, source string) (T, error)) (T, error) {
+	if a.from != "" && a.root == "" {
+		// Who writes it may take their time.
+		if _, err := a.readFrom(); err != nil {
+			var zero T
+			return zero, err
+		}
+	}
+	v, blocked, err := live.Patiently(ctx, a.patience, func(attempt *live.Attempt) (T, error) {
+		ask := ask // of this attempt: one that was left behind has its own
+		ask.Attempt = attempt
+		fsys, source, done, err := a.hostFS(ctx, ask)
+		if err != nil {
+			var zero T
+			return zero, err
+		}
+		defer done()
+		v, err := read(fsys, source)
+		if err != nil {
+			return v, fmt.Errorf("look at %s: %w", a.hostName(), err)
+		}
+		return v, nil
+	})
+	var stalled *live.StalledError
+	var told signalCause
+	switch {
+	case errors.As(err, &told):
+		return v, &exitError{Code: exitSignalsBase + int(told), Err: fmt.Errorf("%w while looking at %s", told, a.hostName())}
+	case errors.As(err, &stalled):
+		return v, withHint(fmt.Errorf("look at %s: %w", a.hostName(), err), "a driver or a file system hangs: 'dmesg' may say which; 'cat' of the file would hang too")
+	case len(blocked) > 0 && err == nil:
+		fmt.Fprintf(a.stderr, "fabrun: %s: no answer from %s: left out, and unknown\n", a.hostName(), strings.Join(blocked, ", "))
+	}
+	return v, err
 }
 
 // hostName is how messages call the host that is looked at.

@@ -213,7 +213,10 @@ func (a *app) lookAtNodes(ctx context.Context, t remote.Transport, alloc hosts.A
 	for _, h := range alloc.Hosts {
 		seen, ok := found[h.Name]
 		if self[h.Name] {
-			seen, ok = here, true
+			seen, ok = here, a.stalled == nil
+			if !ok {
+				errs[h.Name] = a.stalled
+			}
 			paths[h.Name] = a.self()
 		}
 		if !ok {

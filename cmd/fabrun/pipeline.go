@@ -28,6 +28,7 @@ import (
 	"fabrun/profiles"
 	"fabrun/topology"
 	"fabrun/topology/finding"
+	"fabrun/topology/live"
 )
 
 // jobOptions are the flags that run and plan share.
@@ -73,6 +74,9 @@ func (a *app) planJob(ctx context.Context, o jobOptions, argv []string) (planned
 		return planned{Plan: p}, nil
 	}
 	here, err := a.loadHost(ctx)
+	if stalled, ok := errors.AsType[*live.StalledError](err); ok {
+		here, err, a.stalled = topology.Host{}, nil, stalled // the job starts, and nothing is known
+	}
 	if err != nil {
 		return planned{}, err
 	}
@@ -162,6 +166,10 @@ func (a *app) lookAtJob(ctx context.Context, job *jobLook, o jobOptions) error {
 	n := max(len(job.alloc.Hosts), job.alloc.Nodes)
 	if job.local {
 		job.look = plan.Look{Hosts: 1, Seen: 1}
+		if a.stalled != nil {
+			job.look.Seen, job.hosts = 0, nil
+			job.look.Miss(job.alloc.Hosts[0].Name, a.stalled.Error())
+		}
 		return nil
 	}
 	assume := func(why string) {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"fabrun/topology/live"
 )
 
 // app is what every verb gets: the process's arguments, environment and
@@ -27,6 +29,9 @@ type app struct {
 	reached  *reached  // run: the way to the other nodes stays open
 	follower bool      // run: one of several on as many nodes, and not the one that speaks
 	progress *progress // nil: how far the work is is not shown
+
+	patience live.Patience      // with files that do not answer
+	stalled  *live.StalledError // why this machine could not be looked at; nil it could
 
 	profile  string
 	workload string
@@ -167,7 +172,11 @@ func (a *app) wrapWork(c *cobra.Command) {
 // run is the whole program: it returns the exit status and touches nothing of
 // the process but what it is given.
 func run(ctx context.Context, args, env []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	a := &app{args: args, env: env, stdin: stdin, stdout: stdout, stderr: stderr}
+	return (&app{}).run(ctx, args, env, stdin, stdout, stderr)
+}
+
+func (a *app) run(ctx context.Context, args, env []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	a.args, a.env, a.stdin, a.stdout, a.stderr = args, env, stdin, stdout, stderr
 	argv, isRun := a.asShim()
 	if !isRun {
 		argv, isRun = insertRun(args[1:])

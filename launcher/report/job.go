@@ -38,7 +38,7 @@ func JobSentence(v watch.Verdict, c watch.CounterVerdict, end JobEnd) string {
 		return done + "no host of the job has usable RDMA, so there was none to use."
 	case c.Fallback != nil && end.Hosts > 1:
 		return "No fallback: " + c.Text
-	case v.Library == "" && end.Look.Blind():
+	case v.Library == "" && end.Look.Blind() && end.Hosts != 1:
 		return done + "what carried the data is not known: " + end.Look.Text() + "."
 	case end.Hosts > 1 && c.Text != "":
 		return done + "what carried the data is not known: " + c.Text

@@ -36,6 +36,9 @@ type Options struct {
 	Places      []Asked
 	LibraryPath string
 
+	// Attempt bounds what is read; nil waits for ever.
+	Attempt *Attempt
+
 	// Launchers asks the launchers in PATH for their versions; nil does not:
 	// this package runs nothing but its helper.
 	Launchers func() []topology.Launcher
@@ -55,12 +58,12 @@ func Everything(env []string, helper string) Options {
 // With no option set, everything in it that a plan needs takes a few
 // milliseconds; nothing is executed and nothing is loaded.
 func FS(ctx context.Context, opts Options) fs.FS {
-	return newOverlay(ctx, thisMachine(), "/", opts)
+	return newOverlay(ctx, opts.Attempt.FS(thisMachine()), "/", opts)
 }
 
 func newOverlay(ctx context.Context, root fs.FS, rootPath string, opts Options) *overlay {
 	m := &machine{root: root, path: rootPath, opts: opts}
-	o := &overlay{root: root, sections: map[string]func() ([]byte, error){}}
+	o := &overlay{root: root, sections: map[string]func() ([]byte, error){}, attempt: opts.Attempt}
 	add := func(name string, f func() ([]byte, error)) { o.sections[name] = sync.OnceValues(f) }
 	add(discover.SectionLimits, m.limits)
 	add(discover.SectionAffinity, m.affinity)
@@ -183,6 +186,7 @@ func readBounded(fsys fs.FS, name string, max int64) ([]byte, error) {
 type overlay struct {
 	root     fs.FS
 	sections map[string]func() ([]byte, error)
+	attempt  *Attempt
 }
 
 var (
@@ -199,7 +203,12 @@ func (o *overlay) section(op, name string) ([]byte, error) {
 	if !ok {
 		return nil, &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist}
 	}
+	flight, err := o.attempt.begin(op, name, true)
+	if err != nil {
+		return nil, err
+	}
 	text, err := f()
+	o.attempt.end(flight)
 	switch {
 	case err != nil:
 		return nil, &fs.PathError{Op: op, Path: name, Err: err}
