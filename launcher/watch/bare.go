@@ -227,8 +227,8 @@ func (st *state) envDump(m *message) bool {
 			}
 			name := string(t[:eq])
 			if (before == ' ' || before == '\'' || before == '"') && isEnvName(name) {
-				value := strings.Trim(word(t[eq+1:]), "'\"")
-				st.setEnv(name, value)
+				value, _, _ := strings.Cut(string(t[eq+1:]), " ")
+				st.setEnv(name, settingValue(name, value))
 				found = true
 			}
 			t = t[eq+1:]

@@ -26,7 +26,7 @@ type segment struct {
 	dev             int
 	warn, hasPrefix bool
 	clean           bool
-	stamped         bool // a time stamp without a space stands before the host
+	stamped         bool // a time stamp or the end of a line stands before the host without a space
 }
 
 var ncclMark = []byte("NCCL ")
@@ -66,7 +66,7 @@ func segments(dst []segment, b []byte, first int) []segment {
 		}
 		s := segment{start: i, text: at, warn: warn}
 		s.prefix(b, floor, i)
-		s.clean = s.hasPrefix && len(dst) == 0 && (s.stamped || cleanStart(b[:s.start]))
+		s.clean = s.hasPrefix && (s.stamped || len(dst) == 0 && cleanStart(b[:s.start]) || begunByExport(b[:s.start]))
 		dst = append(dst, s)
 	}
 	return dst
@@ -138,8 +138,8 @@ func (s *segment) prefix(b []byte, floor, end int) {
 		if n < 0 || len(more) > 0 {
 			return
 		}
-		if stamp := gluedStamp(p[:host], p[host:pid-1]); stamp > 0 {
-			host += stamp
+		if n := max(gluedStamp(p[:host], p[host:pid-1]), escapedLineEnd(p[:host], p[host:pid-1])); n > 0 {
+			host += n
 			s.stamped = true
 		}
 		s.start, s.host, s.pid, s.hasPrefix = floor+host, p[host:pid-1], uint32(n), true
@@ -171,6 +171,23 @@ func gluedStamp(before, host []byte) int {
 		}
 		if two(before[n-6:]) && i+1 < len(host) && host[i] == 'Z' {
 			return i + 1
+		}
+	}
+	return 0
+}
+
+// escapedLineEnd returns how many bytes of host belong to a line end that an export
+// wrote as two characters or more: 'n1:… NCCL INFO text\nn1:… NCCL INFO text' in JSON.
+func escapedLineEnd(before, host []byte) int {
+	if len(before) == 0 || before[len(before)-1] != '\\' || len(host) < 2 {
+		return 0
+	}
+	switch host[0] {
+	case 'n', 'r', 't':
+		return 1
+	case 'u':
+		if len(host) > 5 && string(host[1:4]) == "000" {
+			return 5
 		}
 	}
 	return 0
@@ -208,6 +225,12 @@ func cleanStart(before []byte) bool {
 	return false
 }
 
+// begunByExport reports whether a line begins behind before, which an export put there:
+// in quotes of its own, or behind an HTML break.
+func begunByExport(before []byte) bool {
+	return bytes.HasSuffix(before, []byte{'"'}) || bytes.HasSuffix(before, []byte("<br>")) || bytes.HasSuffix(before, []byte("<br/>")) || bytes.HasSuffix(before, []byte("<br />"))
+}
+
 // line reads one cleaned line that holds an anchor.
 func (st *state) line(b []byte, first int) {
 	st.lines++
@@ -231,19 +254,21 @@ func (st *state) line(b []byte, first int) {
 		s := &st.segs[i]
 		end := len(b)
 		if i+1 < len(st.segs) {
-			end = st.segs[i+1].start
-		}
-		if b[0] == '{' && end > s.text {
-			// A log collector's JSON: '{"log":"n1:… NCCL INFO …\n","stream":"stdout"}'.
-			if quote := bytes.IndexByte(b[s.text:end], '"'); quote >= 0 {
-				end = s.text + len(bytes.TrimSuffix(b[s.text:s.text+quote], []byte(`\n`)))
-			}
+			end = st.before(b, s.text, &st.segs[i+1])
 		}
 		if end < s.text || !s.hasPrefix && isQuoted(b, s.start) {
 			continue
 		}
+		text := b[s.text:end]
+		if bytes.IndexByte(b[:s.start], '"') >= 0 {
+			// It stands in quotes: '{"log":"n1:… NCCL INFO …\n","stream":"stdout"}'.
+			if quote := bytes.IndexByte(text, '"'); quote >= 0 {
+				text = text[:quote]
+			}
+		}
+		text = beforeLineEnd(text)
 		m := &st.msg
-		*m = message{rank: -1, dev: -1, nccl: true, warn: s.warn, clean: s.clean, text: trimEnd(b[s.text:end]), raw: b}
+		*m = message{rank: -1, dev: -1, nccl: true, warn: s.warn, clean: s.clean, text: trimEnd(text), raw: b}
 		if s.hasPrefix {
 			m.proc, m.dev = st.procOf(s), s.dev
 		}
@@ -269,6 +294,39 @@ func (st *state) quoted(b []byte) {
 	st.library("nccl")
 	m := &message{rank: torchRank(bytes.TrimSpace(b)), dev: -1, nccl: true, warn: true, text: t, raw: b}
 	st.message(m)
+}
+
+// before returns where the message ends that begins at from, and to whose end another
+// process's prefix was glued: '… set by environment to 0.n2:20:21 [0] NCCL INFO …'. A
+// host name does not tell where it begins, unless it is known.
+func (st *state) before(b []byte, from int, next *segment) int {
+	if !next.hasPrefix || next.clean {
+		return next.start
+	}
+	for i := range next.host {
+		if st.hosts[string(next.host[i:])] != nil {
+			return next.start + i
+		}
+	}
+	if bytes.HasSuffix(b[min(from, next.start):next.start], []byte(" to ")) {
+		return next.start + len(next.host) // a value is not nothing
+	}
+	return next.start
+}
+
+// beforeLineEnd returns text up to a line end that an export wrote as characters.
+func beforeLineEnd(text []byte) []byte {
+	if i := bytes.IndexByte(text, '\\'); i >= 0 {
+		for ; i+1 < len(text); i++ {
+			if text[i] == '\\' && (text[i+1] == 'n' || text[i+1] == '"') {
+				return bytes.TrimRight(bytes.TrimSuffix(text[:i], []byte(`\r`)), `\`)
+			}
+		}
+	}
+	if i := bytes.Index(text, []byte("<br")); i >= 0 {
+		return text[:i]
+	}
+	return text
 }
 
 // bare reads text that has no NCCL prefix.

@@ -265,7 +265,7 @@ func (st *state) usingNetwork(m *message) {
 	name := string(bytes.TrimSpace(m.arg))
 	// Older plugins print their version behind the name; a name that runs
 	// into other bytes is cut at what no name holds.
-	if i := strings.IndexAny(name, ":<>[]\t\"\\|│"); i >= 0 {
+	if i := strings.IndexAny(name, ":<>[](){}\t\"'`,;&\\|│"); i >= 0 {
 		name = name[:i]
 	}
 	name, _, _ = strings.Cut(name, "  ") // a frame around the text
@@ -896,7 +896,7 @@ func (st *state) viaNet(m *message, t []byte) (*int, gdrKind) {
 		if relay {
 			kind = gdrRelay
 		}
-	case len(rest) == 0 || rest[0] == ' ' || rest[0] == '\t' || bytes.HasPrefix(rest, []byte("/Shared")):
+	case len(rest) == 0 || bytes.IndexByte([]byte(" \t\"'`)]}|<,;\\"), rest[0]) >= 0 || bytes.HasPrefix(rest, []byte("/Shared")):
 		kind = gdrNo
 	}
 	if n, ok := st.channels[transportKey{string(name), dev, kind}]; ok {
@@ -1041,7 +1041,9 @@ func (st *state) profilerLine(m *message) { m.proc.goesOn(startMiddle) }
 
 // --- what the user set ---
 
-func (st *state) echoIBHCA(m *message) { st.setEnv("NCCL_IB_HCA", word(m.arg)) }
+func (st *state) echoIBHCA(m *message) {
+	st.setEnv("NCCL_IB_HCA", settingValue("NCCL_IB_HCA", string(m.arg)))
+}
 
 // echoEnv reads 'NAME set by environment to V.' (numbers have the dot, strings
 // do not) and 'NAME set to V'.
@@ -1049,7 +1051,7 @@ func (st *state) echoEnv(m *message) {
 	t := string(m.text)
 	for _, sep := range []string{" set by environment to ", " set to "} {
 		if name, v, ok := strings.Cut(t, sep); ok && !strings.Contains(name, " ") {
-			st.setEnv(name, word([]byte(v)))
+			st.setEnv(name, settingValue(name, v))
 			if name == "NCCL_NET" || name == "NCCL_IB_DISABLE" {
 				st.announce(m)
 			}
@@ -1060,10 +1062,52 @@ func (st *state) echoEnv(m *message) {
 
 func (st *state) echoConfigNet(m *message) {
 	if name, v, ok := strings.Cut(string(m.arg), "="); ok {
-		st.setEnv(name, word([]byte(v)))
+		st.setEnv(name, settingValue(name, v))
 		st.announce(m)
 	}
 }
+
+// settingValue returns the value that t begins with: up to the full stop with which
+// NCCL ends a number, and to what exports and other processes glue behind it.
+func settingValue(name, t string) string {
+	t = strings.TrimLeft(t, " \"'`")
+	number := 0
+	for number < len(t) && (isDigit(t[number]) || number == 0 && t[0] == '-') {
+		number++
+	}
+	if number > 0 && number < len(t) && t[number] == '.' && !slices.Contains(addressSettings, name) {
+		return t[:number]
+	}
+	end := 0
+	for end < len(t) && !endsValue(name, t[end:]) {
+		end++
+	}
+	return strings.TrimRight(t[:end], ".,")
+}
+
+// endsValue reports whether the value of a setting ends where rest begins. Of networks
+// alone there are names with a space (AWS Libfabric).
+func endsValue(name, rest string) bool {
+	next := byte(0)
+	if len(rest) > 1 {
+		next = rest[1]
+	}
+	switch c := rest[0]; c {
+	case '\t', '"', '\'', '`', ')', ']', '}', '|', '<', '&', ';':
+		return true
+	case '\\':
+		return next == 'n' || next == '"' || next == '\\' || strings.HasPrefix(rest, `\r\`)
+	case ' ':
+		return name != "NCCL_NET" || next < 'A' || next > 'z'
+	case ',':
+		return name == "NCCL_NET"
+	default:
+		return c >= 0x80
+	}
+}
+
+// addressSettings may begin with an IPv4 address.
+var addressSettings = []string{"NCCL_COMM_ID", "NCCL_IB_ADDR_RANGE", "NCCL_RAS_ADDR", "NCCL_HOSTID"}
 
 // setEnv remembers a setting; the first one wins, as NCCL reads each once.
 func (st *state) setEnv(name, value string) {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"io"
 	"slices"
+	"strconv"
 	"sync"
 )
 
@@ -303,8 +304,9 @@ func (s *Source) Close() error {
 	return nil
 }
 
-// ReadFrom reads r to its end.
+// ReadFrom reads r to its end, also in UTF-16.
 func (s *Source) ReadFrom(r io.Reader) (int64, error) {
+	r = &utf8Reader{r: r}
 	buf := make([]byte, bufferBytes)
 	var total int64
 	for {
@@ -364,7 +366,7 @@ func (s *Source) scan(p []byte) {
 			// What is rare is looked for once in the whole, not in every line.
 			known = true
 			returns = bytes.IndexByte(p, '\r') >= 0
-			tagged = bytes.IndexByte(p, 0x1b) >= 0 || bytes.Contains(p, []byte("<std"))
+			tagged = isTagged(p)
 			s.w.mu.Lock()
 		}
 	}
@@ -423,7 +425,7 @@ func (s *Source) scan(p []byte) {
 // line cleans one line that may matter and hands it to the state; at is where
 // "NCCL " stands in it, or -1 where nobody looked.
 func (s *Source) line(b []byte, at int, tagged bool) {
-	if tagged && (bytes.IndexByte(b, 0x1b) >= 0 || bytes.Contains(b, []byte("<std"))) {
+	if tagged && isTagged(b) {
 		s.strip = cleanLine(s.strip[:0], b)
 		b, at = s.strip, -1
 	}
@@ -444,7 +446,7 @@ const maxAwaited = 16
 // tell theirs; false where b is not that line.
 func (s *Source) lastError(b []byte, tagged bool) bool {
 	s.awaits--
-	if tagged && (bytes.IndexByte(b, 0x1b) >= 0 || bytes.Contains(b, []byte("<std"))) {
+	if tagged && isTagged(b) {
 		s.strip = cleanLine(s.strip[:0], b)
 		b = s.strip
 	}
@@ -463,7 +465,15 @@ func (s *Source) lastError(b []byte, tagged bool) bool {
 	return true
 }
 
-// cleanLine appends b to dst without terminal escapes and without the tags
+// isTagged reports whether there is something for cleanLine to take off.
+func isTagged(b []byte) bool {
+	return bytes.IndexByte(b, 0x1b) >= 0 || bytes.Contains(b, []byte("<std")) || bytes.Contains(b, escapedByte)
+}
+
+// escapedByte begins what JSON puts in place of a byte: \u003e is >.
+var escapedByte = []byte(`\u00`)
+
+// cleanLine appends b to dst without terminal escapes and JSON's, and without the tags
 // that Open MPI puts before each write, which may fall in the middle of a line:
 // [1,0]<stdout>:partial[1,0]<stdout>:done (--tag-output), and in version 5
 // [prterun-node1-123@1,3]<stdout>: .
@@ -472,6 +482,18 @@ func cleanLine(dst, b []byte) []byte {
 		switch {
 		case b[i] == 0x1b:
 			i = escapeEnd(b, i)
+		case b[i] == '\\' && bytes.HasPrefix(b[i:], escapedByte):
+			c, err := strconv.ParseUint(string(b[min(i+4, len(b)):min(i+6, len(b))]), 16, 8)
+			switch {
+			case err != nil || c < ' ' && c != 0x1b:
+				dst = append(dst, b[i])
+				i++
+			case c == 0x1b:
+				i = escapeEnd(b, i+5)
+			default:
+				dst = append(bytes.TrimRight(dst, `\`), byte(c)) // nested JSON escapes the escape
+				i += 6
+			}
 		case b[i] == '[':
 			if n := tagLen(b[i:]); n > 0 {
 				i += n

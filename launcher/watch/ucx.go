@@ -186,7 +186,7 @@ func (st *state) ucxInfo(m *message, t string) {
 		if _, list, ok := strings.Cut(t, ": "); ok {
 			for _, kv := range strings.Fields(list) {
 				if name, v, ok := strings.Cut(kv, "="); ok {
-					st.setEnv(name, v)
+					st.setEnv(name, settingValue(name, v))
 				}
 			}
 		}

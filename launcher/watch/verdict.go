@@ -301,7 +301,14 @@ func (st *state) askedBTL() bool {
 		!strings.HasPrefix(st.env["OMPI_MCA_btl"], "^") && strings.Contains(st.env["OMPI_MCA_btl"], "tcp")
 }
 
-func isOn(v string) bool { return v != "" && v != "0" }
+// isOn reports whether NCCL takes a number for yes. It reads what strtoll does, and
+// takes its default for the rest (src/misc/param.cc).
+func isOn(v string) bool {
+	v = strings.TrimLeft(strings.TrimLeft(v, " "), "+-")
+	v = strings.TrimPrefix(strings.TrimPrefix(v, "0x"), "0X")
+	v = strings.TrimLeft(v, "0")
+	return v != "" && isDigit(v[0])
+}
 
 // wantedRDMA reports whether the network in use is one that the user named.
 // Until a network is chosen nobody knows whether the wish was met.
