@@ -114,6 +114,10 @@ func (st *state) causeOfLog(cause string) (causeWords, bool) {
 			w = causeWords{"The libfabric plugin (aws-ofi-nccl) is there and found no EFA device", "give the job the device (pod: vpc.amazonaws.com/efa, container: --device=/dev/infiniband/uverbsN) and check fi_info -p efa in it."}
 		} else if _, ok := st.facts[factOFIFailed]; ok {
 			w = causeWords{"The libfabric plugin (aws-ofi-nccl) gave up", "look at its own lines before (FI_LOG_LEVEL=warn adds libfabric's); fi_info -p efa must list the devices, and plugin, libfabric and the EFA driver must fit each other."}
+		} else if d := st.facts[CausePluginFailed]; strings.Contains(d, "GLIBC") {
+			w = causeWords{"The network plugin was built for a newer system than the image (its libc lacks a GLIBC version)", "use an image that is as new, or the plugin's build for this one."}
+		} else if strings.Contains(d, "undefined symbol") || strings.Contains(d, "is unsupported") {
+			w = causeWords{"The network plugin does not fit this NCCL", "install the plugin's version for it, or unset NCCL_NET_PLUGIN."}
 		}
 	}
 	return w, ok
@@ -208,7 +212,7 @@ func (st *state) whyOB1() string {
 // The nearest to a first cause stands first.
 var secondaryErrors = []string{
 	"ofi-no-provider", "ofi-open", "ucx-no-transport", "ucx-only-shared-memory", "ucx-unreachable", "nvshmem-transport",
-	"mpi-no-pml", "mpi-pml-unavailable", "mpi-unreachable", "ib-completion-error-5", "ucx-peer-gone", "nccl-proxy", "connection-closed", "nccl-fatal", "torch-watchdog", "nccl-failed", "nccl-abort",
+	"mpi-no-pml", "mpi-pml-unavailable", "mpi-unreachable", "ib-completion-error-5", "ucx-peer-gone", "nccl-proxy", "connection-closed", "gloo-closed", "nccl-fatal", "torch-watchdog", "nccl-failed", "nccl-abort",
 	"mpi-ucx-endpoint", "ofi-address", "mpi-error", "mpi-init", "mpi-abort", "crash", "mpi-daemon-lost", "rank-died",
 }
 
@@ -219,6 +223,9 @@ func (st *state) fatalInOrder() []string {
 	for _, id := range st.fatal {
 		if st.failover && strings.HasPrefix(id, "ib-completion-error") {
 			continue // done again on the other devices
+		}
+		if id == "ofi-endpoint" && slices.Contains(st.networks, netSocketName) {
+			continue // NCCL went on over sockets: it is the cause of that
 		}
 		if !slices.Contains(secondaryErrors, id) {
 			first = append(first, id)

@@ -252,7 +252,7 @@ func (st *state) openmpiCommonUCX(m *message) bool {
 		st.fact(m, factUCXLevel, level)
 		if len(st.mpi.ucxTLs) > 0 && !slices.ContainsFunc(st.mpi.ucxTLs, isUCXRDMA) {
 			st.openmpiProc(m)
-			st.warned("mpi-ucx-no-device", "UCX finds nothing but "+strings.Join(st.mpi.ucxTLs, ", ")+" on this node, no RDMA transport, so Open MPI leaves it out: harmless on one node; else look at why (ibv_devinfo, /dev/infiniband, UCX built without verbs: ucx_info -d).", m)
+			st.suspect(m, "mpi-ucx-no-device", "UCX finds nothing but "+strings.Join(st.mpi.ucxTLs, ", ")+" on this node, no RDMA transport, so Open MPI leaves it out: harmless on one node; else look at why (ibv_devinfo, /dev/infiniband, UCX built without verbs: ucx_info -d).")
 		}
 	case "transports only":
 		st.fact(m, factUCXLevel, level)
@@ -348,7 +348,7 @@ func (st *state) openmpiAdapter(m *message) bool {
 	key := "mpi-openib-device:" + name
 	switch {
 	case strings.HasPrefix(name, "hfi1_"), strings.HasPrefix(name, "qib"):
-		st.warned(key, "The device "+name+" is Omni-Path (or its forerunner), which openib and UCX are not made for: send by PSM2 or libfabric (OMPI_MCA_pml=cm with OMPI_MCA_mtl=psm2, or mtl=ofi), and silence openib with OMPI_MCA_btl=^openib.", m)
+		st.suspect(m, "mpi-openib-device", "The device "+name+" is Omni-Path (or its forerunner), which openib and UCX are not made for: send by PSM2 or libfabric (OMPI_MCA_pml=cm with OMPI_MCA_mtl=psm2, or mtl=ofi), and silence openib with OMPI_MCA_btl=^openib.")
 	case strings.HasPrefix(name, "mlx"), strings.HasPrefix(name, "ib"), strings.HasPrefix(name, "roce"):
 		st.warned(key, "The device "+name+" is to be used by UCX: OMPI_MCA_pml=ucx makes sure of it, and OMPI_MCA_btl=^openib silences openib.", m)
 	case strings.HasPrefix(name, "bnxt_re"), strings.HasPrefix(name, "irdma"), strings.HasPrefix(name, "qedr"), strings.HasPrefix(name, "rxe"), strings.HasPrefix(name, "ionic"), strings.HasPrefix(name, "i40iw"):

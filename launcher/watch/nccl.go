@@ -433,11 +433,12 @@ func (st *state) netOFI(m *message) {
 		strings.Contains(low, "initialization failed"),
 		strings.Contains(low, "failing initialization"),
 		strings.Contains(low, "find any optimal provider"),
-		strings.Contains(low, "no eligible providers"):
+		strings.Contains(low, "no eligible providers"),
+		strings.Contains(low, "only efa provider"):
 		// aws-ofi-nccl gives up; NCCL then asks its own transports, so that "no
 		// device" of NET/IB is a consequence.
-		detail := ""
-		if strings.Contains(low, "no eligible providers") || strings.Contains(low, "find any optimal provider") || st.hasFact(factEFAEmpty) {
+		detail := st.ofiDetail()
+		if strings.Contains(low, "no eligible providers") || strings.Contains(low, "find any optimal provider") || strings.Contains(low, "only efa provider") {
 			detail = ofiNoDevice
 		}
 		st.fact(m, factOFIFailed, detail)
@@ -954,7 +955,27 @@ func (st *state) warning(m *message) bool {
 		st.secondary("nccl-proxy", "NCCL's helper thread could not carry out "+what+": a line before says why, here or on the peer.", m)
 		return true
 	}
-	return st.says(m, t, ncclPhrases) != nil
+	p := st.says(m, t, ncclPhrases)
+	if p == nil {
+		return false
+	}
+	switch {
+	case p.id == "ofi-endpoint":
+		st.fact(m, factOFIFailed, st.ofiDetail())
+	case bytes.HasPrefix(t, []byte("NET/OFI")) && !st.hasFact(factOFIFailed):
+		st.addSeenNet("OFI")
+	case bytes.HasPrefix(t, []byte("Call to ibv_")), bytes.HasPrefix(t, []byte("NET/IB")):
+		st.addSeenNet("IB")
+	}
+	return true
+}
+
+// ofiDetail is whether libfabric's plugin failed because there is no device for it.
+func (st *state) ofiDetail() string {
+	if st.hasFact(factEFAEmpty) {
+		return ofiNoDevice
+	}
+	return ""
 }
 
 // noInterface says that NCCL has nothing to set itself up with.
@@ -1279,7 +1300,7 @@ func (st *state) callFailed(m *message) {
 		if errno == 12 || strings.Contains(rest, "Cannot allocate memory") {
 			st.failed("memlock", "Memory could not be registered with the device: raise the locked-memory limit (ulimit -l unlimited, container: --ulimit memlock=-1).", m)
 		} else {
-			st.failed("ib-reg-mr", "Memory could not be registered with the device ("+name+"): look at nvidia_peermem or DMA-BUF for GPU memory.", m)
+			st.failed("ib-reg-mr", "GPU memory could not be registered with the device ("+name+"): load nvidia_peermem on the node (modprobe nvidia-peermem; after an update of the GPU driver or OFED it has to be the one that fits), or use DMA-BUF. NCCL_NET_GDR_LEVEL=LOC sends through the host meanwhile.", m)
 		}
 	case strings.HasPrefix(fn, "ibv_create_") && (errno == 12 || strings.Contains(rest, "Cannot allocate memory")):
 		st.addSeenNet("IB")
@@ -1326,7 +1347,7 @@ func verbsErrno(t string) (int, string) {
 
 // errnoText is what glibc calls the errors that queue pairs meet.
 var errnoText = map[int]string{
-	1: "Operation not permitted", 12: "Cannot allocate memory", 13: "Permission denied", 19: "No such device", 22: "Invalid argument", 61: "No data available",
+	1: "Operation not permitted", 12: "Cannot allocate memory", 13: "Permission denied", 14: "Bad address", 19: "No such device", 22: "Invalid argument", 61: "No data available",
 	101: "Network is unreachable", 110: "Connection timed out", 113: "No route to host",
 }
 

@@ -243,6 +243,8 @@ var ncclPhrases = []phrase{
 	{"ib-reg-dmabuf", fatal, "", []string{"Call to ibv_reg_dmabuf_mr", "not supported"}, "The RDMA driver cannot register GPU memory by DMA-BUF: kernel, OFED or firmware is too old for it. Set NCCL_DMABUF_ENABLE=0 with nvidia_peermem loaded (modprobe nvidia-peermem), or update the driver."},
 
 	// What follows from something else.
+	{"connection-closed", consequence, "", []string{"Call to recv", " failed"}, "A peer closed its connection; that is usually the consequence of an error or exit elsewhere."},
+	{"connection-closed", consequence, "", []string{"Call to send", " failed"}, ""},
 	{"nccl-proxy", consequence, "", []string{"[Proxy Service", "ailed"}, "NCCL's helper thread could not set a connection up: a line before says why, here or on the peer."},
 	{"nccl-proxy", consequence, "", []string{"[Service thread]", "rror"}, ""},
 }
@@ -311,15 +313,27 @@ var barePhrases = []phrase{
 	{"nvshmem-transport", consequence, "nvshmem", []string{"init failed for remote transport: "}, ""},
 	{"nvshmem-transport", consequence, "nvshmem", []string{"nvshmemi_transport_init", "init failed for transport: "}, ""},
 	{"nvshmem-transport", consequence, "nvshmem", []string{"nvshmem detect topo failed"}, ""},
-	{"nvshmem-gid", suspect, "nvshmem", []string{"transport/ib", "Unable to create ah"}, "NVSHMEM's device refused the peer's address: the GID index does not fit. Set NVSHMEM_IB_GID_INDEX to the RoCE v2 one of the job's network (show_gids)."},
+	{"nvshmem-gid", suspect, "nvshmem", []string{"transport/ib", "Unable to create ah"}, "NVSHMEM's device could not connect to its peer: the GID index does not fit (NVSHMEM_IB_GID_INDEX: the RoCE v2 one of the job's network, show_gids), or the two ports do not reach each other."},
 	{"nvshmem-gid", suspect, "nvshmem", []string{"transport/ib", "ibv_modify_qp failed"}, ""},
 	{"nvshmem-device", remark, "nvshmem", []string{"is not enumerated as an mlx5 device. Skipping"}, "NVSHMEM's IBGDA uses mlx5 devices only and leaves this one out."},
 
+	// Starters.
+	{"hydra-connect", fatal, "", []string{"unable to connect from \"", "\" to \""}, "Hydra's daemon on a node could not reach mpiexec: a firewall between the nodes, or the name of mpiexec's host means another address there. Open the ports, or choose the network by -iface (I_MPI_HYDRA_IFACE, HYDRA_IFACE)."},
+	{"hydra-address", fatal, "", []string{"unable to get host address for "}, "A host name of the job is not known on a node (DNS, /etc/hosts): use names or addresses that all nodes know."},
+	{"mpi-tcp-peer", caution, "openmpi", []string{"but cannot find a corresponding process entry"}, "Open MPI's TCP component got a connection from an address that it does not expect: interfaces of different networks are mixed (docker0, virbr0, IPoIB). Set OMPI_MCA_btl_tcp_if_include to the one that all nodes share, or better OMPI_MCA_pml=ucx."},
+	{"mpi-tcp-peer", caution, "openmpi", []string{"inbound MPI TCP connection request from a peer"}, ""},
+	{"ucx-ud-timeout", fatal, "ucx", []string{"UD endpoint ", "unhandled timeout error"}, "UCX could not set up its first connection (UD time-out): usually the wrong GID index, or no route between the GIDs; set UCX_IB_GID_INDEX to the RoCE v2 one of the job's network."},
+
 	// torch.
+	{"torch-rendezvous", fatal, "", []string{"client socket has timed out after", "while trying to connect to"}, "torch's workers did not reach the rendezvous (MASTER_ADDR:MASTER_PORT): rank 0's node is not up yet, the name means another address there, or a firewall is between. That is not yet the network of the data."},
 	{"torch-store", fatal, "", []string{"via c10d key-value store", "but store->get("}, "Rank 0 did not come to the set-up of a communicator in time, or its store is gone: look at rank 0's log (it ended, is late, or is in another collective), and that all nodes reach MASTER_ADDR:MASTER_PORT."},
 	{"torch-port", fatal, "", []string{"server socket has failed to", "ddress already in use"}, "torch's rendezvous port is taken by another process of the node: choose another MASTER_PORT (or --rdzv-endpoint), and look for a left-over job."},
 	{"torch-port", fatal, "", []string{"EADDRINUSE", "server socket has failed"}, ""},
 	{"gloo-connect", fatal, "", []string{"Gloo connectFullMesh failed"}, "Gloo's ranks (torch's CPU group) could not reach each other by TCP: set GLOO_SOCKET_IFNAME to the exact name of an interface that all nodes share; a host name that means 127.0.1.1 is the usual reason."},
+	{"gloo-connect", fatal, "", []string{"gloo/transport/tcp", "onnection refused"}, ""},
+	{"gloo-connect", fatal, "", []string{"gloo/transport/tcp", "imed out"}, ""},
+	{"gloo-closed", consequence, "", []string{"gloo/transport/tcp", "onnection closed by peer"}, "A peer of Gloo (torch's CPU group) closed its connection: that rank's own log says why it ended."},
+	{"gloo-closed", consequence, "", []string{"gloo/transport/tcp", "onnection reset by peer"}, ""},
 }
 
 // ucxPhrases are texts of UCX's own log (src/uct/ib, src/uct/tcp, src/uct/sm, src/ucp of 1.8 to 1.20).

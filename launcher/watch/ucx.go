@@ -72,7 +72,12 @@ func (st *state) ucxCrash(m *message) bool {
 	if len(m.text) == 0 || m.text[0] != '[' {
 		return false
 	}
-	st.secondary("crash", "A process of the job crashed ("+shown(m.text)+").", m)
+	st.libHint = "ucx" // its handler prints this
+	text := "A process of the job crashed (" + shown(m.text) + ")."
+	if bytes.Contains(m.text, []byte("invalid permissions for mapped object")) {
+		text += " Such an address is often GPU memory that an MPI or UCX without CUDA support touches: ucx_info -d must list cuda_copy, ompi_info mpi_built_with_cuda_support:value:true."
+	}
+	st.secondary("crash", text, m)
 	return true
 }
 
@@ -359,7 +364,7 @@ func (st *state) ucxError(m *message, t string) {
 	case strings.Contains(t, "no usable transports/devices"):
 		st.failed("ucx-no-transport", "UCX finds no usable transport or device among those asked for: check UCX_TLS and UCX_NET_DEVICES.", m)
 	case strings.Contains(t, "unhandled timeout"):
-		st.failed("ucx-ud-timeout", "UCX could not set up its first connection (UD time-out): usually the wrong GID index, or no route between the GIDs; set UCX_IB_GID_INDEX to the RoCE v2 one of the job's network.", m)
+		st.failed("ucx-ud-timeout", phraseText(barePhrases, "ucx-ud-timeout"), m)
 	case strings.Contains(t, "modify") && strings.Contains(t, "QP") || strings.Contains(t, "ibv_modify_qp"):
 		st.failed("ib-modify-qp", "A queue pair could not be connected: check the GID index and the route to the peer ("+shown([]byte(t))+").", m)
 	case strings.Contains(t, "ibv_create_ah"):
