@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"fabrun/profiles"
@@ -462,7 +463,12 @@ func (s *state) contract(hosts []HostEnv) string {
 	if rails == 1 {
 		unit = "rail"
 	}
-	text := fmt.Sprintf("%d %s of %s", rails, unit, strings.Join(kinds, " and "))
+	count := strconv.Itoa(rails)
+	left, pinned := s.railsLeft(hosts)
+	if left < rails {
+		count = fmt.Sprintf("%d of %d", left, rails)
+	}
+	text := fmt.Sprintf("%s %s of %s", count, unit, strings.Join(kinds, " and "))
 	if r := s.commonRate(); r > 0 {
 		text += fmt.Sprintf(" (%g Gb/s)", r)
 	}
@@ -474,6 +480,9 @@ func (s *state) contract(hosts []HostEnv) string {
 		if q.RDMA.Priority != nil {
 			text += fmt.Sprintf(", priority %d", *q.RDMA.Priority)
 		}
+	}
+	if pinned != "" {
+		text += " (" + pinned + ")"
 	}
 	if s.in.Profile.Fabric.SetNothing {
 		text += "; nothing set"

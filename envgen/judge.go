@@ -43,6 +43,7 @@ func judges() []func(j *judging, set Setting) {
 		judgeVersion,
 		judgeHCA,
 		judgeUCXDevices,
+		judgeNarrow,
 		judgePerRank,
 		judgeGIDPin,
 		judgeRange,
@@ -297,14 +298,17 @@ func judgeHCA(j *judging, set Setting) {
 }
 
 func (j *judging) judgeHCAOn(n *node, set Setting, f filter) {
-	var useful, useless, extra []string
+	var useful, useless, other, extra []string
 	for _, p := range n.ports {
 		if p.family != topology.Verbs && p.family != topology.PSM || !f.takes(p.hca.Name, p.p.Number) {
 			continue
 		}
-		if p.rejectID == "" {
+		switch {
+		case p.rejectID == "":
 			useful = append(useful, p.name())
-		} else if p.rejectID != "hca.excluded" {
+		case p.leftOut():
+			other = append(other, p.name()+" ("+p.reject+")")
+		default:
 			useless = append(useless, p.name()+" ("+p.reject+")")
 		}
 		if !f.exact && !f.exclude && slices.ContainsFunc(f.items, func(it filterItem) bool {
@@ -328,8 +332,14 @@ func (j *judging) judgeHCAOn(n *node, set Setting, f filter) {
 			}
 		}
 	}
+	if len(other) > 0 {
+		j.say("hca.takes-other", finding.Warning, n.h.Name, set, finding.Finding{
+			Seen: "takes " + strings.Join(other, ", "), Wanted: "ports of the job's fabric: " + strings.Join(portNames(n.verbsPorts(true)), ", "),
+			Why: "kept, as you say; where it is another network's port its connections time out, or are slow", Hint: hcaHint(n) + ", or leave it as it is where this is the fabric",
+		})
+	}
 	switch {
-	case len(useful) == 0 && len(n.ports) > 0:
+	case len(useful) == 0 && len(other) == 0 && len(n.ports) > 0:
 		seen := "takes no usable port"
 		if len(useless) > 0 {
 			seen = "takes only " + strings.Join(useless, ", ")
@@ -381,7 +391,7 @@ func judgeUCXDevices(j *judging, set Setting) {
 		return
 	}
 	for _, n := range j.nodesOf(set) {
-		var absent, tcp, dead []string
+		var absent, tcp, dead, other []string
 		for _, it := range items {
 			name, _, hasPort := strings.Cut(it, ":")
 			switch {
@@ -392,7 +402,11 @@ func judgeUCXDevices(j *judging, set Setting) {
 				tcp = append(tcp, it)
 			case hasPort && slices.ContainsFunc(n.ports, func(p *port) bool { return p.name() == it }):
 				for _, p := range n.ports {
-					if p.name() == it && p.rejectID != "" && p.rejectID != "hca.excluded" {
+					switch {
+					case p.name() != it || p.rejectID == "":
+					case p.leftOut():
+						other = append(other, it+" ("+p.reject+")")
+					default:
 						dead = append(dead, it+" ("+p.reject+")")
 					}
 				}
@@ -405,6 +419,12 @@ func judgeUCXDevices(j *judging, set Setting) {
 			j.say("hca.ucx-absent", finding.Error, n.h.Name, set, finding.Finding{
 				Seen: "not on this host: " + strings.Join(absent, ", "), Wanted: cmpOr(good, "devices that are there"),
 				Why: "UCX warns and goes on with what remains; with nothing left the job aborts", Hint: ucxHint(good),
+			})
+		}
+		if len(other) > 0 {
+			j.say("hca.takes-other", finding.Warning, n.h.Name, set, finding.Finding{
+				Seen: "takes " + strings.Join(other, ", "), Wanted: cmpOr(good, "ports of the job's fabric"),
+				Why: "kept, as you say; where it is another network's port its connections time out, or are slow", Hint: ucxHint(good),
 			})
 		}
 		if len(dead) > 0 {

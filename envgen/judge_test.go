@@ -40,10 +40,10 @@ func TestJudge(t *testing.T) {
 		want     []string
 	}{
 		{name: "prefix of others, no hosts", settings: set("NCCL_IB_HCA", "mlx5_1"), want: []string{"warning hca.prefix"}},
-		{name: "prefix of others, hosts", settings: set("NCCL_IB_HCA", "mlx5_1"), hosts: []topology.Host{ten}, want: []string{"warning hca.prefix"}},
-		{name: "exact", settings: set("NCCL_IB_HCA", "=mlx5_1"), hosts: []topology.Host{ten}, want: []string{}},
+		{name: "prefix of others, hosts", settings: set("NCCL_IB_HCA", "mlx5_1"), hosts: []topology.Host{ten}, want: []string{"warning hca.narrowed", "warning hca.prefix"}},
+		{name: "exact", settings: set("NCCL_IB_HCA", "=mlx5_1"), hosts: []topology.Host{ten}, want: []string{"warning hca.narrowed"}},
 		{name: "a family by its prefix", settings: set("NCCL_IB_HCA", "mlx5"), hosts: []topology.Host{ten}, want: []string{}},
-		{name: "device that is not there", settings: set("NCCL_IB_HCA", "=mlx5_0,mlx5_99"), hosts: []topology.Host{ten}, want: []string{"error hca.absent"}},
+		{name: "device that is not there", settings: set("NCCL_IB_HCA", "=mlx5_0,mlx5_99"), hosts: []topology.Host{ten}, want: []string{"error hca.absent", "warning hca.narrowed"}},
 		{name: "nothing matches", settings: set("NCCL_IB_HCA", "=ib7"), hosts: []topology.Host{ten}, want: []string{"error hca.takes-nothing"}},
 		{name: "a port that is down", settings: set("NCCL_IB_HCA", "=mlx5_0,mlx5_1"), hosts: []topology.Host{cx4lx("n1", "10.1.4.1")}, want: []string{"error hca.takes-unusable"}},
 		{name: "equals inside the list", settings: set("NCCL_IB_HCA", "mlx5_0,=mlx5_2"), want: []string{"error hca.list-form"}},

@@ -366,7 +366,7 @@ func (s *state) portFindings() {
 			case p.rejectID == "hca.device-node" && p.alike():
 				f := finding.Finding{
 					ID: "hca.device-node", Severity: finding.Warning, Host: n.h.Name, Subject: p.name(),
-					Seen: p.reject, Wanted: "a device node, as the ports in use have", Why: "libraries see the device and cannot use it", Hint: "modprobe ib_uverbs, or the permissions of /dev/infiniband (udev)",
+					Seen: p.reject, Wanted: "a device node, as the ports in use have", Why: "libraries see the device and cannot use it", Hint: "modprobe ib_uverbs, or the permissions of /dev/infiniband (udev), as root",
 				}
 				if n.h.Container.Kind != "" { // what the container was given is somebody's decision
 					f.Severity, f.Hint = finding.Note, "nothing to do where the container was meant to have a part of the host's devices"
