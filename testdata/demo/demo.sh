@@ -8,7 +8,7 @@ say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 
 command -v mpirun >/dev/null || testdata/tools/need openmpi-bin libopenmpi-dev gcc libc6-dev
 # openmpi-bin brings mpicc; the headers and the compiler behind it are others'.
-echo '#include <mpi.h>' | mpicc -E - >/dev/null 2>&1 || testdata/tools/need libopenmpi-dev gcc libc6-dev
+mpicc -fsyntax-only testdata/demo/ring.c >/dev/null 2>&1 || testdata/tools/need libopenmpi-dev gcc libc6-dev
 
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
