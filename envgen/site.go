@@ -131,7 +131,7 @@ func configLine(kind, line string) (name, value string, ok bool) {
 func EnvSettings(h *topology.Host) []Setting {
 	var out []Setting
 	for _, v := range h.Env {
-		out = append(out, Setting{Name: v.Name, Value: v.Value, Origin: FromUser, Where: "environment of the snapshot"})
+		out = append(out, Setting{Name: v.Name, Value: v.Value, Origin: FromUser, Where: "environment"})
 	}
 	return out
 }

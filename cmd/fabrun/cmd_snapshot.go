@@ -37,7 +37,7 @@ takes it with --from, and a plan from it is the plan on this host.
 
 It holds hardware, network addresses and limits, the variables of NCCL, UCX and
 the MPI libraries, and their configuration files. It holds no other variables,
-and no values whose names speak of secrets.
+and no secrets, told by their names or by their form (tokens, passwords in URLs).
 
 Exit status: 0 written; 1 could not be taken or written; 2 usage.`,
 		Example: `  fabrun snapshot > $(hostname).snap

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"fabrun/envgen"
+	"fabrun/envgen/vars"
 )
 
 // Command is a user's command line, understood: which launcher, its options,
@@ -360,18 +361,9 @@ func (c Command) UserMaps(env []string) string {
 	return ""
 }
 
-// libraryPrefixes are the beginnings of the variables that a communication
-// library reads: they are part of the plan wherever they come from, and reach
-// every rank.
-var libraryPrefixes = []string{
-	"NCCL_", "RCCL_", "UCX_", "UCC_", "OMPI_MCA_", "PRTE_MCA_", "PMIX_MCA_", "I_MPI_", "MPIR_CVAR_", "MPICH_", "MV2_", "MVP_",
-	"NVSHMEM_", "FI_", "PSM2_", "PSM3_", "HFI_", "GLOO_", "HCOLL_", "SHARP_", "TORCH_NCCL_", "TORCH_DISTRIBUTED_", "RSMPI_",
-	"IBV_", "MLX5_", "RDMAV_", "VERBS_",
-}
-
 // IsLibraryVar reports whether a communication library reads a variable.
 func IsLibraryVar(name string) bool {
-	return slices.ContainsFunc(libraryPrefixes, func(p string) bool { return strings.HasPrefix(name, p) })
+	return vars.Library(name)
 }
 
 // Settings returns what the user has set for communication libraries, in the

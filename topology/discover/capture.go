@@ -11,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 
+	"fabrun/envgen/vars"
 	"fabrun/topology"
 )
 
@@ -25,8 +26,8 @@ const sectionGIDZero = "fabrun/gid-zero"
 const maxFile = 1 << 20
 
 // Capture writes a snapshot of fsys: everything that Read reads of it and
-// nothing else, so that Read gives the same Host from the snapshot. Values of
-// variables whose names speak of secrets are left out.
+// nothing else, so that Read gives the same Host from the snapshot. Secrets are
+// left out of every file.
 func Capture(fsys fs.FS, w io.Writer) error {
 	rec := &recorder{fsys: fsys, seen: map[string]entry{}, real: map[string]string{}}
 	h, err := Read(rec)
@@ -36,8 +37,8 @@ func Capture(fsys fs.FS, w io.Writer) error {
 	rec.dropZeroGIDs(h)
 	entries := make([]entry, 0, len(rec.seen))
 	for _, e := range rec.seen {
-		if e.kind == isFile && (e.path == SectionEnv || strings.HasPrefix(e.path, SectionConfig+"/")) {
-			e.value = redact(e.value)
+		if e.kind == isFile {
+			e.value = vars.Redact(e.value)
 		}
 		entries = append(entries, e)
 	}
@@ -53,29 +54,6 @@ func Capture(fsys fs.FS, w io.Writer) error {
 		kept = append(kept, e)
 	}
 	return writeEntries(w, kept)
-}
-
-// redact replaces the values of lines NAME=value whose name speaks of a secret.
-func redact(text string) string {
-	var b strings.Builder
-	for line := range strings.Lines(text) {
-		name, _, ok := strings.Cut(line, "=")
-		if ok && soundsSecret(name) {
-			line = name + "=<redacted>\n"
-		}
-		b.WriteString(line)
-	}
-	return b.String()
-}
-
-func soundsSecret(name string) bool {
-	name = strings.ToUpper(name)
-	for _, word := range []string{"TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "PRIVATE", "APIKEY", "API_KEY", "ACCESS_KEY", "AUTH"} {
-		if strings.Contains(name, word) {
-			return true
-		}
-	}
-	return strings.HasSuffix(strings.TrimSpace(name), "_KEY")
 }
 
 // recorder passes everything on and remembers it, under paths without links.

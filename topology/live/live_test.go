@@ -109,7 +109,7 @@ func TestSections(t *testing.T) {
 			name: "environment: allow-listed, sorted, the last one wins, no secrets",
 			env: []string{
 				"HOME=/root", "UCX_TLS=rc", "NCCL_DEBUG=INFO", "NCCL_DEBUG=WARN", "AWS_SECRET_ACCESS_KEY=x", "NCCL_AUTH_TOKEN=x", "PMIX_SERVER_URI4=x",
-				"NCCL_IB_PKEY=0x8001", "NCCL_X=a\nb", "SLURM_JOB_NODELIST=n[1-4]", "SLURM_JWT=x", "CUDA_VISIBLE_DEVICES=", "NCCL_LONG=" + strings.Repeat("x", 5000),
+				"NCCL_IB_PKEY=0x8001", "NCCL_X=a\nb", "SLURM_JOB_NODELIST=n[1-4]", "SLURM_JWT=x", "CUDA_VISIBLE_DEVICES=", "NCCL_LONG=" + strings.Repeat("x", 40<<10),
 			},
 			section: discover.SectionEnv,
 			want:    "CUDA_VISIBLE_DEVICES=\nNCCL_DEBUG=WARN\nNCCL_IB_PKEY=0x8001\nNCCL_X=\"a\\nb\"\nSLURM_JOB_NODELIST=n[1-4]\nUCX_TLS=rc\n",

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"fabrun/envgen/vars"
 )
 
 // limits is what setrlimit, the cgroup and /dev/shm allow this process.
@@ -95,47 +97,21 @@ func (m *machine) affinity() ([]byte, error) {
 	return nil, nil
 }
 
-// Names of the environment that a snapshot carries: what libraries and
-// launchers of an RDMA job read, and the shape of a Slurm job.
-var (
-	envPrefixes = []string{
-		"NCCL_", "RCCL_", "UCX_", "OMPI_", "PRTE_", "PMIX_", "I_MPI_", "MPIR_CVAR_", "MPICH_", "HYDRA_", "MV2_", "MVP_",
-		"NVSHMEM_", "FI_", "GLOO_", "PSM2_", "PSM3_", "SHARP_", "HCOLL_", "MLX5_", "RDMAV_", "IBV_",
-	}
-	envNames = []string{
-		"TP_SOCKET_IFNAME", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
-		"GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK", "OMP_NUM_THREADS",
-		"SLURM_NNODES", "SLURM_JOB_NUM_NODES", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NTASKS_PER_NODE", "SLURM_TASKS_PER_NODE",
-		"SLURM_CPUS_PER_TASK", "SLURM_CPUS_ON_NODE", "SLURM_JOB_CPUS_PER_NODE", "SLURM_GPUS", "SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE",
-		"SLURM_GPUS_PER_TASK", "SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURM_STEP_NODELIST", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS",
-		"SLURM_DISTRIBUTION", "SLURM_CPU_BIND", "SLURM_MPI_TYPE",
-	}
-	// A variable with one of these words in its name stays out of the snapshot.
-	envSecrets = []string{"KEY", "KEYS", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS", "AUTH", "COOKIE", "URI", "CERT"}
-)
-
-// maxEnvValue bounds one value; a longer one is no setting that a person wrote.
-const maxEnvValue = 4096
-
-func envAllowed(name string) bool {
-	if !slices.Contains(envNames, name) && !slices.ContainsFunc(envPrefixes, func(p string) bool { return strings.HasPrefix(name, p) }) {
-		return false
-	}
-	return !slices.ContainsFunc(strings.Split(strings.ToUpper(name), "_"), func(w string) bool { return slices.Contains(envSecrets, strings.TrimRight(w, "0123456789")) })
-}
+// maxEnvValue bounds one value: more than a long list of library directories.
+const maxEnvValue = 32 << 10
 
 func (m *machine) env() ([]byte, error) {
 	last := map[string]string{}
 	var names []string
 	for _, kv := range m.opts.Env {
 		name, value, ok := strings.Cut(kv, "=")
-		if !ok || strings.ContainsAny(name, " \t\r\n") || !envAllowed(name) || len(value) > maxEnvValue {
+		if !ok || strings.ContainsAny(name, " \t\r\n") || !vars.Carried(name) || len(value) > maxEnvValue {
 			continue
 		}
 		if _, seen := last[name]; !seen {
 			names = append(names, name)
 		}
-		last[name] = value
+		last[name] = vars.Redact(value)
 	}
 	slices.Sort(names)
 	var b strings.Builder
