@@ -126,7 +126,9 @@ func (st *state) torchNCCL(m *message) bool {
 	st.library("nccl")
 	switch {
 	case bytes.Contains(m.text, []byte("Watchdog caught collective operation timeout")):
-		st.failed("nccl-timeout", "A collective did not end in torch's time limit: one rank is missing, late or dead; the rank whose last collective differs is the suspect.", m)
+		st.failed("nccl-timeout", "A collective did not end in torch's time limit: one rank is missing, late or dead, or a node's network is. The rank that does not say so, or whose sequence number is lower, is the suspect: look at its log first. TORCH_NCCL_TRACE_BUFFER_SIZE=2000 lets torch keep each rank's last collectives.", m)
+	case bytes.Contains(m.text, []byte("Heartbeat monitor timed out")), bytes.Contains(m.text, []byte("monitoring thread")) && bytes.Contains(m.text, []byte("timed out")):
+		st.failed("torch-heartbeat", "A rank's NCCL watchdog stood still, so torch ends the process: a CUDA call hangs, or the program holds Python's lock for minutes. Look at what that rank did last; other ranks' time-outs follow from it. TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC sets the limit.", m)
 	case bytes.Contains(m.text, []byte("taking the entire process down")), bytes.Contains(m.text, []byte("watchdog thread terminated with exception")):
 		st.secondary("torch-watchdog", "Torch's watchdog ended the process after an NCCL error.", m)
 	}
@@ -208,6 +210,11 @@ var wishes = [][]byte{[]byte("NCCL_"), []byte("UCX_"), []byte("OMPI_MCA_"), []by
 // dump, 'export NCCL_IB_DISABLE=1' of a traced script, '-x NCCL_NET=IB' of an
 // mpirun line. They say what was wanted, not what happened.
 func (st *state) envDump(m *message) bool {
+	for _, lead := range []string{"#", "//", "echo ", "+ echo "} {
+		if bytes.HasPrefix(m.text, []byte(lead)) {
+			return false // a setting that somebody writes about
+		}
+	}
 	found := false
 	for _, lead := range wishes {
 		t := m.text

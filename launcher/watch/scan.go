@@ -430,6 +430,9 @@ func (s *Source) line(b []byte, at int, tagged bool) {
 		b, at = s.strip, -1
 	}
 	s.w.st.line(b, at)
+	if at >= 0 {
+		return // NCCL itself, not torch
+	}
 	if i := bytes.Index(b, lastErrorMark); i >= 0 && len(bytes.TrimSpace(b[i+len(lastErrorMark):])) == 0 {
 		s.awaits = maxAwaited
 		s.before = append(s.before[:0], b[:i]...)

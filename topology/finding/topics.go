@@ -198,6 +198,7 @@ var (
 		{ID: "socket-connect", About: "a socket connection failed"},
 		{ID: "socket-family", About: "NCCL was given no address to connect to"},
 		{ID: "stall", About: "the job stands still"},
+		{ID: "torch-heartbeat", About: "torch's watchdog of a rank stood still"},
 		{ID: "torch-port", About: "torch's rendezvous port is taken"},
 		{ID: "torch-rendezvous", About: "torch's workers did not reach the rendezvous"},
 		{ID: "torch-store", About: "rank 0 did not come to the set-up"},
