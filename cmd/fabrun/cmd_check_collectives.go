@@ -19,6 +19,7 @@ import (
 	"fabrun/launcher/remote"
 	"fabrun/launcher/report"
 	"fabrun/topology/finding"
+	"fabrun/topology/pasted"
 )
 
 // collectiveTimeout bounds one benchmark: 4 GiB over a slow fabric takes minutes.
@@ -290,11 +291,11 @@ func (a *app) runCollective(ctx context.Context, s site, o hostChecks, b foundBe
 		run.Failed = fmt.Sprintf("no end within %v", collectiveTimeout)
 		return run
 	case b.Suite == "nccl-tests":
-		if n, err := preflight.ReadNCCLTests(text + "\n" + errText); err == nil && (len(n.Rows) > 0 || n.Error != "") {
+		if n, err := pasted.ReadNCCLTests(text + "\n" + errText); err == nil && (len(n.Rows) > 0 || n.Error != "") {
 			run.NCCL = &n
 		}
 	default:
-		if t, err := preflight.ReadOSU(text); err == nil && len(t.Rows) > 0 {
+		if t, err := pasted.ReadOSU(text); err == nil && len(t.Rows) > 0 {
 			run.OSU = &t
 		}
 	}

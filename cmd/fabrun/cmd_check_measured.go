@@ -9,6 +9,7 @@ import (
 	"fabrun/launcher/report"
 	"fabrun/profiles"
 	"fabrun/topology/finding"
+	"fabrun/topology/pasted"
 )
 
 // expect is what a healthy fabric gives by the profile, or by rule.
@@ -39,7 +40,7 @@ func checkPerftest(a *app, _ checkOptions, text string) ([]finding.Finding, erro
 	if err != nil {
 		return nil, err
 	}
-	p, err := preflight.ReadPerftest(text)
+	p, err := pasted.ReadPerftest(text)
 	if err != nil {
 		return nil, notThis("perftest", err)
 	}
@@ -55,7 +56,7 @@ func checkNCCLTests(a *app, o checkOptions, text string) ([]finding.Finding, err
 	if err != nil {
 		return nil, err
 	}
-	n, err := preflight.ReadNCCLTests(text)
+	n, err := pasted.ReadNCCLTests(text)
 	if err != nil {
 		return nil, notThis("nccl-tests", err)
 	}
@@ -75,7 +76,7 @@ func checkOSU(a *app, _ checkOptions, text string) ([]finding.Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	o, err := preflight.ReadOSU(text)
+	o, err := pasted.ReadOSU(text)
 	if err != nil {
 		return nil, notThis("osu", err)
 	}
@@ -101,7 +102,7 @@ func checkPcap(a *app, o checkOptions) ([]finding.Finding, error) {
 		defer f.Close()
 		r = f
 	}
-	c, err := preflight.ReadPcap(r)
+	c, err := pasted.ReadPcap(r)
 	if err != nil {
 		return nil, withHint(fmt.Errorf("--pcap: read %q: %w", o.pcap, err), "'tcpdump -i mlx5_0 -w FILE udp port 4791' writes one")
 	}
@@ -109,9 +110,9 @@ func checkPcap(a *app, o checkOptions) ([]finding.Finding, error) {
 	if prof != nil {
 		q = prof.Fabric.QoS
 	}
-	fs := preflight.JudgePcap(c, q)
+	v, fs := preflight.JudgePcap(c, q)
 	if a.json {
-		return fs, report.CaptureJSON(a.stdout, c, fs)
+		return fs, report.CaptureJSON(a.stdout, c, v, fs)
 	}
-	return fs, report.Capture(a.stdout, c, fs)
+	return fs, report.Capture(a.stdout, c, v, fs)
 }

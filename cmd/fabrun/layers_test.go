@@ -47,7 +47,7 @@ var layers = []layer{
 	{"launcher/watch", nil, pureStd, "judges what readers and samples give it"},
 	{"launcher/remote", nil, nil, "moves bytes and knows nothing of what they mean"},
 	{"launcher/remote/remotetest", []string{"launcher/remote"}, nil, "an ssh server for tests"},
-	{"launcher/preflight", []string{"envgen", "launcher/hosts", "profiles", "topology", "topology/finding", "topology/health"}, []string{"os", "os/exec", "net"}, "observes through the caller's Runner"},
+	{"launcher/preflight", []string{"envgen", "launcher/hosts", "profiles", "topology", "topology/finding", "topology/health", "topology/pasted"}, []string{"os", "os/exec", "net"}, "observes through the caller's Runner"},
 	{"launcher", []string{"envgen", "launcher/hosts", "launcher/plan", "launcher/watch"}, []string{"mod:github.com/spf13/cobra", "mod:golang.org/x/crypto"}, "processes, signals, files followed; it decides nothing"},
 	{"launcher/report", []string{
 		"envgen", "envgen/lint", "launcher/cmdline", "launcher/hosts", "launcher/plan", "launcher/preflight", "launcher/watch", "launcher/openfoam",

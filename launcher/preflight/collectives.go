@@ -7,6 +7,7 @@ import (
 
 	"fabrun/topology"
 	"fabrun/topology/finding"
+	"fabrun/topology/pasted"
 )
 
 // Benchmark is a program that measures all nodes of a job together.
@@ -52,8 +53,8 @@ type CollectiveRun struct {
 	Nodes     int
 	Ranks     int
 	Network   string
-	NCCL      *NCCLTests
-	OSU       *OSU
+	NCCL      *pasted.NCCLTests
+	OSU       *pasted.OSU
 	Failed    string // why there is no result; "" there is one
 	Fallback  string // what the watcher said of a fallback; "" none seen
 	Verdict   Verdict
@@ -226,7 +227,7 @@ var floors = []struct {
 	{"MI300X", 350, "Oracle"},
 }
 
-func floorNotes(n NCCLTests, hosts []topology.Host) []finding.Finding {
+func floorNotes(n pasted.NCCLTests, hosts []topology.Host) []finding.Finding {
 	best := n.BestBus()
 	if best == nil || len(hosts) == 0 || len(hosts[0].GPUs) != 8 || n.Collective != "all_reduce_perf" {
 		return nil

@@ -9,6 +9,7 @@ import (
 	"fabrun/profiles"
 	"fabrun/topology"
 	"fabrun/topology/finding"
+	"fabrun/topology/pasted"
 )
 
 // ncclRun is a run whose largest row has this bus bandwidth, GB/s.
@@ -23,7 +24,7 @@ func ncclRun(t *testing.T, nodes int, bus float64, network string) CollectiveRun
 	fmt.Fprintf(&b, "           8             2     float     sum      -1    21.50    0.00    0.00      0    21.30    0.00    0.00      0\n")
 	fmt.Fprintf(&b, "  4294967296    1073741824     float     sum      -1    90000   47.70   %.2f      0    90010   47.70   %.2f      0\n", bus, bus)
 	fmt.Fprintf(&b, "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : %.4f\n#\n", bus/2)
-	n, err := ReadNCCLTests("# all_reduce_perf\n" + b.String())
+	n, err := pasted.ReadNCCLTests("# all_reduce_perf\n" + b.String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +33,7 @@ func ncclRun(t *testing.T, nodes int, bus float64, network string) CollectiveRun
 
 func osuRun(t *testing.T, which, nodes int, network, text string) CollectiveRun {
 	t.Helper()
-	o, err := ReadOSU(text)
+	o, err := pasted.ReadOSU(text)
 	if err != nil {
 		t.Fatal(err)
 	}

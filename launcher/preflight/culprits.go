@@ -9,6 +9,7 @@ import (
 	"fabrun/profiles"
 	"fabrun/topology"
 	"fabrun/topology/finding"
+	"fabrun/topology/pasted"
 )
 
 // Naming says what the culprits' numbers stand for.
@@ -146,17 +147,8 @@ func (n Naming) ends(c Culprit) string {
 // explainFailure says what a failure's ID means and what to do; "" both where
 // it is none of perftest's.
 func explainFailure(id string) (what, hint string) {
-	for _, f := range perftestFailures {
-		if f.id == id {
-			return f.what, f.hint
-		}
-	}
-	if n, ok := strings.CutPrefix(id, "perftest.completion-"); ok {
-		for status, s := range completionStatus {
-			if fmt.Sprint(status) == n {
-				return s[1], completionHint
-			}
-		}
+	if what, hint := pasted.PerftestFailure(id); what != "" {
+		return what, hint
 	}
 	switch id {
 	case "pingpong.failed", "rping.failed":

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"fabrun/topology"
+
+	"fabrun/topology/pasted"
 )
 
 // Exec runs argv on a host, writes what it prints to out and returns its exit
@@ -322,7 +324,7 @@ func (r *PairRunner) bandwidth(ctx context.Context, from, to *TestPort, tcp int,
 	if failed != nil {
 		return *failed
 	}
-	p, _ := ReadPerftest(text)
+	p, _ := pasted.ReadPerftest(text)
 	row := p.Largest()
 	if row == nil || row.AvgGbps == nil {
 		return Outcome{Error: "perftest.no-result", Verdict: Broken}
@@ -357,7 +359,7 @@ func (r *PairRunner) latency(ctx context.Context, from, to *TestPort, tcp int) O
 	if failed != nil {
 		return *failed
 	}
-	p, err := ReadPerftest(text)
+	p, err := pasted.ReadPerftest(text)
 	if err != nil || p.Smallest() == nil || p.Smallest().TypUsec == nil {
 		return Outcome{}
 	}
@@ -395,11 +397,11 @@ func (r *PairRunner) perftest(ctx context.Context, from, to *TestPort, tcp int, 
 		text = c.text
 		// Either end may know better why it failed: the reader takes the most
 		// telling line of both.
-		p, perr := ReadPerftest(c.text)
+		p, perr := pasted.ReadPerftest(c.text)
 		if perr == nil && p.Error == nil && len(p.Rows) > 0 {
 			return text, false, nil
 		}
-		p, perr = ReadPerftest(c.text + "\n" + s.text)
+		p, perr = pasted.ReadPerftest(c.text + "\n" + s.text)
 		switch {
 		case perr == nil && p.Error != nil && p.Error.ID == "perftest.port-in-use" && try < 2:
 			continue

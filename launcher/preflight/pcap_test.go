@@ -7,13 +7,23 @@ import (
 	"testing"
 
 	"fabrun/profiles"
+
+	"fabrun/topology/pasted"
+)
+
+// Link types (tcpdump.org/linktypes.html).
+const (
+	linkEthernet = 1
+	linkRaw      = 101
+	linkSLL      = 113
+	linkSLL2     = 276
 )
 
 // rocePacket is an Ethernet frame with a RoCEv2 packet.
 func rocePacket(v6 bool, vlan int, tos, opcode byte) []byte {
 	bth := append([]byte{opcode}, make([]byte, 15)...)
 	udp := binary.BigEndian.AppendUint16(nil, 0xc000)
-	udp = binary.BigEndian.AppendUint16(udp, rocePort)
+	udp = binary.BigEndian.AppendUint16(udp, pasted.RoCEPort)
 	udp = binary.BigEndian.AppendUint16(udp, uint16(8+len(bth)))
 	udp = append(append(udp, 0, 0), bth...)
 	frame := make([]byte, 12)
@@ -84,7 +94,7 @@ func TestReadPcap(t *testing.T) {
 		{"cut", classicFile(binary.LittleEndian, linkEthernet, good, good)[:24+16+len(good)+20], 1, 26},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c, err := ReadPcap(bytes.NewReader(tc.file))
+			c, err := pasted.ReadPcap(bytes.NewReader(tc.file))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -97,7 +107,7 @@ func TestReadPcap(t *testing.T) {
 		})
 	}
 	for _, junk := range []string{"", "abc", strings.Repeat("x", 100)} {
-		if _, err := ReadPcap(strings.NewReader(junk)); err == nil {
+		if _, err := pasted.ReadPcap(strings.NewReader(junk)); err == nil {
 			t.Errorf("%q was taken for a capture", junk)
 		}
 	}
@@ -111,18 +121,19 @@ func TestJudgePcap(t *testing.T) {
 		packets [][]byte
 		want    string
 	}{
-		{"as planned", [][]byte{rocePacket(false, -1, 26<<2|2, 4), rocePacket(false, -1, 48<<2, cnpOpcode)}, "qos.wire-one-way"},
+		{"as planned", [][]byte{rocePacket(false, -1, 26<<2|2, 4), rocePacket(false, -1, 48<<2, 0x81)}, "qos.wire-one-way"},
 		{"unmarked", [][]byte{rocePacket(false, -1, 0, 4)}, "qos.wire qos.wire-ecn qos.wire-one-way"},
 		{"not ecn capable", [][]byte{rocePacket(false, -1, 26<<2, 4)}, "qos.wire-ecn qos.wire-one-way"},
-		{"cnp with the data", [][]byte{rocePacket(false, -1, 26<<2|2, 4), rocePacket(false, -1, 26<<2, cnpOpcode)}, "qos.wire-cnp qos.wire-one-way"},
+		{"cnp with the data", [][]byte{rocePacket(false, -1, 26<<2|2, 4), rocePacket(false, -1, 26<<2, 0x81)}, "qos.wire-cnp qos.wire-one-way"},
 		{"nothing", nil, "qos.wire-none"},
 	} {
-		c, err := ReadPcap(bytes.NewReader(classicFile(binary.LittleEndian, linkEthernet, tc.packets...)))
+		c, err := pasted.ReadPcap(bytes.NewReader(classicFile(binary.LittleEndian, linkEthernet, tc.packets...)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		var ids []string
-		for _, f := range JudgePcap(c, q) {
+		_, fs := JudgePcap(c, q)
+		for _, f := range fs {
 			ids = append(ids, f.ID)
 		}
 		if got := strings.Join(ids, " "); got != tc.want {
@@ -135,7 +146,7 @@ func FuzzReadPcap(f *testing.F) {
 	f.Add(classicFile(binary.LittleEndian, linkEthernet, rocePacket(true, 3, 1, 4)))
 	f.Add(ngFile(binary.BigEndian, linkSLL2, rocePacket(false, -1, 1, 4)))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if c, err := ReadPcap(bytes.NewReader(b)); err == nil {
+		if c, err := pasted.ReadPcap(bytes.NewReader(b)); err == nil {
 			JudgePcap(c, &profiles.QoS{})
 		}
 	})
@@ -170,7 +181,7 @@ func TestNCCLTests(t *testing.T) {
 		{"failed", head + "n1: Test NCCL failure common.cu:958 'unhandled system error'\n", 0, nil, Broken, "nccl-tests.failed"},
 		{"no root, old columns", "# nThread 1\n 1048576 262144 float sum 50.0 20.0 35.0 1e-06 50.0 20.0 35.0 1e-06\n# Avg bus bandwidth : 35\n", 40 * 8, nil, Good, ""},
 	} {
-		n, err := ReadNCCLTests(tc.text)
+		n, err := pasted.ReadNCCLTests(tc.text)
 		if err != nil {
 			t.Errorf("%s: %v", tc.name, err)
 			continue
@@ -196,7 +207,7 @@ func TestOSU(t *testing.T) {
 		{"rate", "# OSU MPI Multiple Bandwidth / Message Rate Test v5.9\n# [ pairs: 4 ] [ window size: 64 ]\n# Size                  MB/s        Messages/s\n1 20.0 2000000\n4194304 12100.2 3000\n", Good, ""},
 		{"loss", "# OSU MPI All-to-All Personalized Exchange Latency Test v5.9\n# Size       Avg Latency(us)\n1024 50\n2048 60\n4096 4000\n", Broken, "fabric.loss-signature"},
 	} {
-		o, err := ReadOSU(tc.text)
+		o, err := pasted.ReadOSU(tc.text)
 		if err != nil {
 			t.Errorf("%s: %v", tc.name, err)
 			continue
@@ -214,10 +225,10 @@ func FuzzReadBenchmarks(f *testing.F) {
 	f.Add("1024 256 float sum -1 20.0 1 1 0 20 1 1 0\n")
 	f.Add("# OSU MPI Latency Test\n# Size Latency (us)\n1 2\n")
 	f.Fuzz(func(t *testing.T, s string) {
-		if n, err := ReadNCCLTests(s); err == nil {
+		if n, err := pasted.ReadNCCLTests(s); err == nil {
 			JudgeNCCLTests(n, 100, ptr(1.0))
 		}
-		if o, err := ReadOSU(s); err == nil {
+		if o, err := pasted.ReadOSU(s); err == nil {
 			JudgeOSU(o, DefaultExpect())
 		}
 	})

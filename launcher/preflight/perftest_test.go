@@ -9,6 +9,9 @@ import (
 	"testing"
 
 	"fabrun/testdata/realdata"
+
+	"fabrun/topology/finding"
+	"fabrun/topology/pasted"
 )
 
 // TestRealdataPerftest holds every truth of the collection.
@@ -26,7 +29,7 @@ func TestRealdataPerftest(t *testing.T) {
 		if err := json.Unmarshal(js, &truth); err != nil {
 			t.Fatal(err)
 		}
-		p, err := ReadPerftest(string(text))
+		p, err := pasted.ReadPerftest(string(text))
 		if err != nil {
 			tally.Count(false, filepath.Base(f), err.Error())
 			continue
@@ -137,7 +140,7 @@ func TestJudgePerftest(t *testing.T) {
 		{"good", strings.Replace(bwOutput, "AVG", "196.5", 1), 200, Good, ""},
 		{"a little low", strings.Replace(bwOutput, "AVG", "180.0", 1), 200, Degraded, "perftest.bandwidth-low"},
 		{"half", strings.Replace(bwOutput, "AVG", "98.0", 1), 200, Broken, "perftest.bandwidth-low"},
-		{"rate guessed", strings.Replace(bwOutput, "AVG", "98.0", 1), 0, Good, ""},
+		{"rate guessed", strings.Replace(bwOutput, "AVG", "98.0", 1), 0, Good, "perftest.rate-guessed"},
 		{"no rate fits", strings.Replace(bwOutput, "AVG", "226.0", 1), 0, Unknown, "perftest.rate-unknown"},
 		{"latency", strings.Replace(lat, "TYP", "1.9", 1), 0, Good, ""},
 		{"high latency", strings.Replace(lat, "TYP", "12.4", 1), 0, Broken, "perftest.latency-high"},
@@ -153,7 +156,7 @@ func TestJudgePerftest(t *testing.T) {
 		{"json", "{\ntest_info: {\ntest: \"RDMA_Write BW Test\",\nDevice: \"mlx5_0\",\nMtu: 4096,\nLink_type: \"Ethernet\",\nGID_index: 3\n},\nresults: {\nMsgSize: 65536,\nn_iterations: 5000,\nBW_peak: 97.00,\nBW_average: 96.50,\nMsgRate: 0.18,\n\"unit\": \"Gb/sec\"}\n}\n", 100, Good, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p, err := ReadPerftest(tc.text)
+			p, err := pasted.ReadPerftest(tc.text)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -171,7 +174,7 @@ func TestJudgePerftest(t *testing.T) {
 			}
 		})
 	}
-	if _, err := ReadPerftest("hello\nworld\n"); err == nil {
+	if _, err := pasted.ReadPerftest("hello\nworld\n"); err == nil {
 		t.Error("a text of something else was taken")
 	}
 }
@@ -180,8 +183,54 @@ func FuzzReadPerftest(f *testing.F) {
 	f.Add(bwOutput)
 	f.Add("{test_info: {test: \"x\"}, results: {MsgSize: 1, BW_average: 2}}")
 	f.Fuzz(func(t *testing.T, text string) {
-		if p, err := ReadPerftest(text); err == nil {
+		if p, err := pasted.ReadPerftest(text); err == nil {
 			JudgePerftest(p, DefaultExpect())
 		}
 	})
+}
+
+// TestCutTables: a row that is cut is named, and what is left is not called good.
+func TestCutTables(t *testing.T) {
+	const bw = "                    RDMA_Write BW Test\n #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]\n 65536      5000             190.10             189.50   \t\t     0.361\n"
+	const osu = "# OSU MPI Latency Test v7.3\n# Size       Avg Latency(us)\n1                       1.25\n"
+	const nccl = "# nThread 1\n# Rank  0 Pid  1 on  n1 device  0 [0x1b] X\n# Rank  1 Pid  1 on  n2 device  0 [0x1b] X\n# all_reduce_perf\n  8388608  2097152  float  sum  -1  400.0  20.97  45.0  0  400.0  20.97  45.0  0\n"
+	rate := 200.0
+	for _, tc := range []struct {
+		name, text string
+		judge      func(string) (Verdict, []finding.Finding)
+	}{
+		{"perftest", bw + " 1048576    5000   19\n", func(s string) (Verdict, []finding.Finding) {
+			p, err := pasted.ReadPerftest(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return JudgePerftest(p, Expect{RateGbps: &rate, WarnFraction: 0.9, ErrorFraction: 0.8, LatencyUsec: 5})
+		}},
+		{"osu", osu + "2\n", func(s string) (Verdict, []finding.Finding) {
+			o, err := pasted.ReadOSU(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return JudgeOSU(o, DefaultExpect())
+		}},
+		{"nccl-tests", nccl + " 16777216  4194304  float  su\n", func(s string) (Verdict, []finding.Finding) {
+			n, err := pasted.ReadNCCLTests(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return JudgeNCCLTests(n, 400, nil)
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			lines := strings.SplitAfter(tc.text, "\n")
+			whole := strings.Join(lines[:len(lines)-2], "")
+			if v, fs := tc.judge(whole); v != Good {
+				t.Errorf("the whole table: %s %v", v, fs)
+			}
+			v, fs := tc.judge(tc.text)
+			if v != Unknown || len(fs) == 0 || fs[len(fs)-1].ID != "paste.unread" {
+				t.Errorf("with a cut row: %s %v", v, fs)
+			}
+		})
+	}
 }

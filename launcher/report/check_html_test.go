@@ -12,6 +12,7 @@ import (
 
 	"fabrun/launcher/preflight"
 	"fabrun/topology/finding"
+	"fabrun/topology/pasted"
 )
 
 // someCheck is a pair test of n hosts: every pair in full mode where n is
@@ -53,8 +54,8 @@ func someCheck(n, rails int) Checked {
 		{ID: "limits.hugepages", Severity: finding.Note, Host: c.Hosts[0], Subject: "huge pages", Seen: "none free", Wanted: "some", Why: "a library asked for them falls back"},
 	}
 	c.Stages = []preflight.StageResult{{Stage: preflight.Stages()[0], Status: preflight.StagePassed}, {Stage: preflight.Stages()[2], Status: preflight.StageFailed, Findings: c.Findings[:1]}, {Stage: preflight.Stages()[3], Status: preflight.StageNotReached}}
-	bus := preflight.NCCLTests{Rows: []preflight.NCCLTestRow{{Bytes: 4 << 30, OutBus: new(46.2)}}}
-	tcp := preflight.NCCLTests{Rows: []preflight.NCCLTestRow{{Bytes: 4 << 30, OutBus: new(2.4)}}}
+	bus := pasted.NCCLTests{Rows: []pasted.NCCLTestRow{{Bytes: 4 << 30, OutBus: new(46.2)}}}
+	tcp := pasted.NCCLTests{Rows: []pasted.NCCLTestRow{{Bytes: 4 << 30, OutBus: new(2.4)}}}
 	c.Collectives = []preflight.CollectiveRun{
 		{Benchmark: preflight.Benchmarks()[0], Nodes: 2, Ranks: 16, Network: preflight.OverRDMA, NCCL: &bus, Verdict: preflight.Good},
 		{Benchmark: preflight.Benchmarks()[0], Nodes: 2, Ranks: 16, Network: preflight.OverTCP, NCCL: &tcp, Verdict: preflight.Unknown},

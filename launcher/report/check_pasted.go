@@ -7,10 +7,11 @@ import (
 
 	"fabrun/launcher/preflight"
 	"fabrun/topology/finding"
+	"fabrun/topology/pasted"
 )
 
 // Perftest writes the judgement of a pasted perftest output for people.
-func Perftest(w io.Writer, p preflight.Perftest, v preflight.Verdict, fs []finding.Finding) error {
+func Perftest(w io.Writer, p pasted.Perftest, v preflight.Verdict, fs []finding.Finding) error {
 	t := &text{w: w}
 	t.printf("%s", v)
 	big, small := p.Largest(), p.Smallest()
@@ -66,7 +67,7 @@ func intText(n *int) string {
 }
 
 // PerftestJSON writes the judgement as fabrun/perftest/v1.
-func PerftestJSON(w io.Writer, p preflight.Perftest, v preflight.Verdict, fs []finding.Finding) error {
+func PerftestJSON(w io.Writer, p pasted.Perftest, v preflight.Verdict, fs []finding.Finding) error {
 	var id, line *string
 	if p.Error != nil {
 		id, line = &p.Error.ID, &p.Error.Line
@@ -118,7 +119,7 @@ func PerftestJSON(w io.Writer, p preflight.Perftest, v preflight.Verdict, fs []f
 }
 
 // NCCLTests writes the judgement of a pasted nccl-tests output.
-func NCCLTests(w io.Writer, n preflight.NCCLTests, v preflight.Verdict, fs []finding.Finding) error {
+func NCCLTests(w io.Writer, n pasted.NCCLTests, v preflight.Verdict, fs []finding.Finding) error {
 	t := &text{w: w}
 	t.printf("%s", v)
 	if b := n.BestBus(); b != nil {
@@ -138,7 +139,7 @@ func NCCLTests(w io.Writer, n preflight.NCCLTests, v preflight.Verdict, fs []fin
 }
 
 // NCCLTestsJSON writes the judgement as fabrun/nccl-tests/v1.
-func NCCLTestsJSON(w io.Writer, n preflight.NCCLTests, v preflight.Verdict, fs []finding.Finding) error {
+func NCCLTestsJSON(w io.Writer, n pasted.NCCLTests, v preflight.Verdict, fs []finding.Finding) error {
 	type row struct {
 		Bytes  int64    `json:"bytes"`
 		Type   string   `json:"type"`
@@ -168,7 +169,7 @@ func NCCLTestsJSON(w io.Writer, n preflight.NCCLTests, v preflight.Verdict, fs [
 }
 
 // OSU writes the judgement of a pasted OSU output.
-func OSU(w io.Writer, o preflight.OSU, v preflight.Verdict, fs []finding.Finding) error {
+func OSU(w io.Writer, o pasted.OSU, v preflight.Verdict, fs []finding.Finding) error {
 	t := &text{w: w}
 	t.printf("%s: %s, %d %s\n", v, printable(o.Test), len(o.Rows), plural(len(o.Rows), "size"))
 	if t.err != nil {
@@ -178,7 +179,7 @@ func OSU(w io.Writer, o preflight.OSU, v preflight.Verdict, fs []finding.Finding
 }
 
 // OSUJSON writes the judgement as fabrun/osu/v1.
-func OSUJSON(w io.Writer, o preflight.OSU, v preflight.Verdict, fs []finding.Finding) error {
+func OSUJSON(w io.Writer, o pasted.OSU, v preflight.Verdict, fs []finding.Finding) error {
 	type row struct {
 		Bytes int64    `json:"bytes"`
 		Usec  *float64 `json:"usec"`
@@ -193,9 +194,9 @@ func OSUJSON(w io.Writer, o preflight.OSU, v preflight.Verdict, fs []finding.Fin
 }
 
 // Capture writes how the RoCEv2 packets of a capture are marked, by direction.
-func Capture(w io.Writer, c preflight.Capture, fs []finding.Finding) error {
+func Capture(w io.Writer, c pasted.Capture, v preflight.Verdict, fs []finding.Finding) error {
 	t := &text{w: w}
-	t.printf("%d RoCEv2 packets of %d\n", c.RoCE, c.Packets)
+	t.printf("%s: %d RoCEv2 packets of %d\n", v, c.RoCE, c.Packets)
 	for _, f := range c.Flows {
 		t.printf("%s -> %s: %d packets, DSCP%s, ECN%s", f.From, f.To, f.Packets, counts(f.DSCP), counts(f.ECN))
 		if f.CNPs > 0 {
@@ -223,7 +224,7 @@ func counts(m map[int]int) string {
 }
 
 // CaptureJSON writes the same as fabrun/pcap/v1.
-func CaptureJSON(w io.Writer, c preflight.Capture, fs []finding.Finding) error {
+func CaptureJSON(w io.Writer, c pasted.Capture, v preflight.Verdict, fs []finding.Finding) error {
 	type flow struct {
 		From    string      `json:"from"`
 		To      string      `json:"to"`
@@ -240,7 +241,7 @@ func CaptureJSON(w io.Writer, c preflight.Capture, fs []finding.Finding) error {
 		flows = append(flows, flow{f.From.String(), f.To.String(), f.Packets, f.Bytes, f.DSCP, f.ECN, f.PCP, f.CNPs, f.CNPDSCP})
 	}
 	return writeJSON(w, map[string]any{
-		"schema": "fabrun/pcap/v1", "packets": c.Packets, "roce_packets": c.RoCE, "skipped": c.Skipped, "truncated": c.Truncated,
+		"schema": "fabrun/pcap/v1", "packets": c.Packets, "roce_packets": c.RoCE, "skipped": c.Skipped, "truncated": c.Truncated, "verdict": v,
 		"flows": flows, "findings": orEmpty(sorted(fs)),
 	})
 }

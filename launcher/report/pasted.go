@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -39,7 +40,11 @@ func Matrix(w io.Writer, m pasted.Matrix) error {
 			where = "  NUMA " + printable(g.NUMA)
 		}
 		if b.Level == "" {
-			t.printf("  %-6s %s%s\n", b.GPU, "no HCA", where)
+			none := "no HCA"
+			if matrixVerdict(m) == health.Unknown {
+				none = "unknown: no path to an HCA could be read"
+			}
+			t.printf("  %-6s %s%s\n", b.GPU, none, where)
 			continue
 		}
 		t.printf("  %-6s %-4s %s%s\n", b.GPU, b.Level, printable(strings.Join(b.HCAs, ", ")), where)
@@ -58,6 +63,14 @@ func (t *text) findings(fs []finding.Finding) error {
 	return Findings(t.w, fs)
 }
 
+// matrixVerdict is unknown where a GPU's paths could not be read.
+func matrixVerdict(m pasted.Matrix) health.Verdict {
+	cut := slices.ContainsFunc(m.Findings, func(f finding.Finding) bool { return strings.HasPrefix(f.ID, "paste.") })
+	return health.Sum(slices.DeleteFunc(slices.Clone(m.Findings), func(f finding.Finding) bool {
+		return strings.HasPrefix(f.ID, "paste.") && f.Severity != finding.Error
+	}), !cut && len(m.GPUs) > 0)
+}
+
 type matrixJSON struct {
 	Schema   string              `json:"schema"`
 	Host     *string             `json:"host"`
@@ -65,6 +78,7 @@ type matrixJSON struct {
 	HCAs     []string            `json:"hcas"`
 	Paths    []matrixPathJSON    `json:"paths"`
 	Links    []matrixLinkJSON    `json:"gpu_links"`
+	Verdict  health.Verdict      `json:"verdict"`
 	Best     map[string]bestJSON `json:"best"`
 	Findings []finding.Finding   `json:"findings"`
 }
@@ -93,7 +107,7 @@ type bestJSON struct {
 func MatrixJSON(w io.Writer, m pasted.Matrix) error {
 	out := matrixJSON{
 		Schema: "fabrun/matrix/v1", Host: orNull(m.Host), GPUs: []string{}, HCAs: orEmpty(m.HCAs), Paths: []matrixPathJSON{}, Links: []matrixLinkJSON{},
-		Best: map[string]bestJSON{}, Findings: sorted(orEmpty(m.Findings)),
+		Best: map[string]bestJSON{}, Findings: sorted(orEmpty(m.Findings)), Verdict: matrixVerdict(m),
 	}
 	for _, g := range m.GPUs {
 		out.GPUs = append(out.GPUs, g.Name)

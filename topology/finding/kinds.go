@@ -258,6 +258,7 @@ var kinds = []Kind{
 	{ID: "perftest.option", Stage: StagePairs, About: "this build does not know an option"},
 	{ID: "perftest.port-down", Stage: StagePairs, About: "the port is down"},
 	{ID: "perftest.port-in-use", Stage: StagePairs, About: "the TCP port is taken: another perftest runs"},
+	{ID: "perftest.rate-guessed", About: "a result that fits a rate, where the port's own is not known"},
 	{ID: "perftest.rate-unknown", Stage: StagePairs, About: "a figure that fits no rate that ports have"},
 	{ID: "perftest.rdma-cm", Stage: StagePairs, About: "the connection through rdma_cm did not come up"},
 	{ID: "perftest.resources", Stage: StagePairs, About: "the device gave no resources"},

@@ -20,14 +20,14 @@ func Check(raw []byte, most int) error {
 		return fmt.Errorf("%.1f MB, where the longest output of this kind has less than %d", float64(len(raw))/(1<<20), most>>20)
 	case strings.TrimSpace(text) == "":
 		return errors.New("it is empty")
-	case binary(text):
+	case isBinary(text):
 		return errors.New("it is no text: binary data")
 	}
 	return nil
 }
 
-// binary reports more control and broken characters than a terminal leaves.
-func binary(text string) bool {
+// isBinary reports more control and broken characters than a terminal leaves.
+func isBinary(text string) bool {
 	bad, n := 0, 0
 	for _, r := range text {
 		if n++; n > 1<<16 {
