@@ -340,7 +340,7 @@ func place(job jobLook, w *profiles.Workload) (hosts.Placement, error) {
 
 // placeJob is what placing ranks needs to know.
 func placeJob(job jobLook, w *profiles.Workload) hosts.Job {
-	j := hosts.Job{NP: cmp.Or(job.cmd.Ranks(), job.np), Counts: map[string]hosts.Counts{}, Oversubscribe: job.cmd.Oversubscribes()}
+	j := hosts.Job{NP: cmp.Or(job.cmd.Ranks(), job.np), Counts: map[string]hosts.Counts{}, Oversubscribe: job.cmd.Oversubscribes(), Threads: job.cmd.CountsThreads()}
 	if w != nil {
 		if policy, err := hosts.ParsePolicy(w.Slots); err == nil {
 			j.Policy, j.ReserveCores, j.Channels = policy, w.ReserveCores, w.MemoryChannels

@@ -303,6 +303,14 @@ func (c Command) Oversubscribes() bool {
 	})
 }
 
+// CountsThreads reports whether the user has hardware threads counted as slots.
+func (c Command) CountsThreads() bool {
+	return slices.ContainsFunc(c.Apps, func(ctx App) bool {
+		o := ctx.Last("map-by", "bind-to")
+		return ctx.Last("use-hwthread-cpus") != nil || o != nil && len(o.Values) > 0 && strings.Contains(strings.ToLower(o.Values[0]), "hwt")
+	})
+}
+
 // SaysMPIType reports whether the user told srun how its tasks find each other.
 func (c Command) SaysMPIType(env []string) bool {
 	return Value(env, "SLURM_MPI_TYPE") != "" || slices.ContainsFunc(c.Apps, func(ctx App) bool { return ctx.Last("mpi") != nil })

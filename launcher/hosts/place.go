@@ -50,6 +50,8 @@ type Job struct {
 	Counts       map[string]Counts // by host name; a missing host is unknown
 	// Oversubscribe: the user allows more ranks than slots.
 	Oversubscribe bool
+	// Threads: the user has the launcher count hardware threads as slots.
+	Threads bool
 }
 
 // Placement is how many ranks each host gets.
@@ -67,8 +69,8 @@ type Placement struct {
 // Place spreads ranks over all hosts of an allocation. A user's np is spread
 // evenly where it is a multiple of the hosts and each has room, otherwise in
 // proportion to the room; without np the policy decides. It never goes above
-// the slots that the allocation gives, but for a user's np, which is kept and
-// reported.
+// the slots that the allocation gives: where a user's np does, that is reported,
+// and the launcher decides.
 func Place(a Allocation, j Job) (Placement, error) {
 	if len(a.Hosts) == 0 {
 		return Placement{}, ErrNoHosts
@@ -109,15 +111,41 @@ func Place(a Allocation, j Job) (Placement, error) {
 		if ranks[i] == 0 {
 			continue
 		}
-		h.Slots = &ranks[i]
+		slots := ranks[i]
+		if most := limit(h, j); most != nil && !j.Oversubscribe {
+			// The launcher is not told of more than there is: it refuses more ranks, or
+			// takes them, as it would without fabrun.
+			slots = min(slots, *most)
+		}
+		h.Slots = &slots
 		p.Hosts = append(p.Hosts, h)
 	}
 	p.Hostfile = a.Manager == "" || narrower
+	if told(p.Hosts) < p.NP {
+		return p, nil // judgeNP has said how they lie
+	}
 	p.Findings = append(p.Findings, finding.Finding{
 		ID: "slots.ranks-per-host", Severity: finding.Note, Subject: "placement",
 		Seen: describe(p), Wanted: "", Why: "where the ranks run", Hint: "",
 	})
 	return p, nil
+}
+
+// limit is how many slots a host has for the launcher: those given, else a core
+// each; nil unknown.
+func limit(h Host, j Job) *int {
+	if h.Slots == nil && j.Threads {
+		return nil
+	}
+	return hostRoom(h, Job{Counts: j.Counts}) // a launcher knows of no reserved cores
+}
+
+func told(hs []Host) int {
+	sum := 0
+	for _, h := range hs {
+		sum += *h.Slots
+	}
+	return sum
 }
 
 // hostRoom is how many ranks a host can hold: the slots it has, else its cores.
@@ -195,9 +223,10 @@ func (p *Placement) judgeNP(a Allocation, j Job, room []*int, ranks []int) {
 		if a.Manager == "" {
 			hint = fmt.Sprintf("-np %d, or more slots: %s:%d", slots, a.Hosts[0].Name, (*j.NP+len(a.Hosts)-1)/len(a.Hosts))
 		}
+		has := fmt.Sprintf("%s on %s", count(slots, "slot"), count(len(a.Hosts), "host"))
 		p.Findings = append(p.Findings, finding.Finding{
 			ID: "slots.not-enough", Severity: finding.Error, Subject: "-np",
-			Seen: fmt.Sprintf("-np %d, and %s has %d slots on %d hosts", *j.NP, a.Source, slots, len(a.Hosts)), Wanted: fmt.Sprintf("at most %d ranks", slots),
+			Seen: fmt.Sprintf("-np %d, and %s has %s", *j.NP, a.Source, has), Wanted: "at most " + count(slots, "rank"),
 			Why:  "launchers refuse this, or several ranks share a core",
 			Hint: hint,
 		})
@@ -211,8 +240,8 @@ func (p *Placement) judgeNP(a Allocation, j Job, room []*int, ranks []int) {
 	if idle > 0 {
 		p.Findings = append(p.Findings, finding.Finding{
 			ID: "slots.idle-hosts", Severity: finding.Warning, Subject: "-np",
-			Seen: fmt.Sprintf("%d ranks for %d hosts", *j.NP, len(a.Hosts)), Wanted: "at least one rank per host",
-			Why:  fmt.Sprintf("%d hosts stay idle", idle),
+			Seen: count(*j.NP, "rank") + " for " + count(len(a.Hosts), "host"), Wanted: "at least one rank per host",
+			Why:  "idle: " + count(idle, "host"),
 			Hint: fmt.Sprintf("-np %d gives every host a rank", len(a.Hosts)),
 		})
 	}
@@ -223,9 +252,9 @@ func (p *Placement) judgeNP(a Allocation, j Job, room []*int, ranks []int) {
 		}
 		p.Findings = append(p.Findings, finding.Finding{
 			ID: "slots.oversubscribed", Severity: finding.Warning, Host: h.Name, Subject: "-np",
-			Seen: fmt.Sprintf("%d ranks on %d usable cores", ranks[i], *cores), Wanted: "a core for each rank",
+			Seen: count(ranks[i], "rank") + " on " + count(*cores, "usable core"), Wanted: "a core for each rank",
 			Why:  "ranks that share a core wait for each other in every exchange",
-			Hint: "fewer ranks, or more hosts",
+			Hint: "fewer ranks, or more hosts; where it is meant, Open MPI wants --oversubscribe",
 		})
 		break // one host stands for all of its kind
 	}

@@ -67,12 +67,28 @@ func TestPlace(t *testing.T) {
 			findings: "slots.idle-hosts=2 ranks for 4 hosts slots.ranks-per-host=2 ranks on 2 hosts: 1 per host",
 		},
 		{
-			name: "more than the slots", list: "n1:2,n2:2", job: Job{NP: ptr(6)}, hostfile: true, want: "n1:3 n2:3",
-			findings: "slots.not-enough=-np 6, and --hosts has 4 slots on 2 hosts slots.ranks-per-host=6 ranks on 2 hosts: 3 per host",
+			name: "more than the slots", list: "n1:2,n2:2", job: Job{NP: ptr(6)}, hostfile: true, want: "n1:2 n2:2",
+			findings: "slots.not-enough=-np 6, and --hosts has 4 slots on 2 hosts",
 		},
 		{
-			name: "more than the cores", list: "n[1-2]", job: Job{NP: ptr(8)}, counts: new(cores(2)), hostfile: true, want: "n1:4 n2:4",
+			name: "more than one slot", list: "n1:1", job: Job{NP: ptr(2)}, hostfile: true, want: "n1:1",
+			findings: "slots.not-enough=-np 2, and --hosts has 1 slot on 1 host",
+		},
+		{
+			name: "more than the slots, and it is meant", list: "n1:2,n2:2", job: Job{NP: ptr(6), Oversubscribe: true}, hostfile: true, want: "n1:3 n2:3",
+			findings: "slots.ranks-per-host=6 ranks on 2 hosts: 3 per host",
+		},
+		{
+			name: "more than the cores", list: "n[1-2]", job: Job{NP: ptr(8)}, counts: new(cores(2)), hostfile: true, want: "n1:2 n2:2",
+			findings: "slots.oversubscribed=4 ranks on 2 usable cores",
+		},
+		{
+			name: "more than the cores, on hardware threads", list: "n[1-2]", job: Job{NP: ptr(8), Threads: true}, counts: new(cores(2)), hostfile: true, want: "n1:4 n2:4",
 			findings: "slots.oversubscribed=4 ranks on 2 usable cores slots.ranks-per-host=8 ranks on 2 hosts: 4 per host",
+		},
+		{
+			name: "more than the unreserved cores", list: "n[1-2]", job: Job{NP: ptr(4), ReserveCores: 1}, counts: new(cores(2)), hostfile: true, want: "n1:2 n2:2",
+			findings: "slots.oversubscribed=2 ranks on 1 usable core slots.ranks-per-host=4 ranks on 2 hosts: 2 per host",
 		},
 		{
 			name: "by cores with reserve", list: "n[1-2]", job: Job{Policy: Policy{By: "cores"}, ReserveCores: 2}, counts: new(cores(64)), hostfile: true,
