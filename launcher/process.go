@@ -65,6 +65,7 @@ type Status struct {
 	Code   int            // what fabrun leaves with: the child's own, or 128+n
 	Signal syscall.Signal // the signal that ended it; 0 none
 	Usage  syscall.Rusage // of the child and what it waited for
+	Told   syscall.Signal // the last of INT, TERM and HUP that was handed on to it; 0 none
 	Killed int            // processes that had to be ended after the child
 }
 
@@ -129,7 +130,9 @@ func Run(ctx context.Context, s Spec) (Status, error) {
 	}
 	done := make(chan waited, 8)
 	go c.wait(done)
-	return c.attend(ctx, signals, done), nil
+	st := c.attend(ctx, signals, done)
+	st.Told = c.told
+	return st, nil
 }
 
 // StartStatus is the exit status that an error of Run stands for.
@@ -152,6 +155,7 @@ type child struct {
 	guard      *guard // nil: none
 	before     []int  // this program's other children, which are not of the job
 	interrupts int
+	told       syscall.Signal // as Status has it
 	parent     int              // of this process, at the start
 	asked      time.Time        // when the child was last told to end
 	terminated bool             // by TERM or HUP
@@ -298,7 +302,7 @@ func (c *child) forward(sig syscall.Signal) {
 		if c.ended || c.spec.Ranks && again && time.Since(c.asked) < launcherPatience {
 			return
 		}
-		c.asked, c.terminated = time.Now(), true
+		c.asked, c.terminated, c.told = time.Now(), true, sig
 		c.limit()
 	}
 	if c.spec.Ranks || sig == syscall.SIGUSR1 || sig == syscall.SIGUSR2 {
@@ -313,7 +317,7 @@ func (c *child) forward(sig syscall.Signal) {
 // the job.
 func (c *child) interrupted() bool {
 	c.interrupts++
-	c.asked = time.Now()
+	c.asked, c.told = time.Now(), syscall.SIGINT
 	c.limit()
 	if c.interrupts != 2 {
 		return false

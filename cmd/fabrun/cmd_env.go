@@ -127,13 +127,13 @@ func runEnv(ctx context.Context, a *app, o envOptions, names []string) error {
 func (a *app) sayFindings(contract string, fs []finding.Finding) error {
 	if a.quiet {
 		fs = slices.DeleteFunc(slices.Clone(fs), func(f finding.Finding) bool { return f.Severity != finding.Error })
-	} else if _, err := fmt.Fprintf(a.stderr, "fabrun: %s\n", contract); err != nil {
+	} else if _, err := fmt.Fprintf(a.own(), "%s\n", contract); err != nil {
 		return err
 	}
 	if !a.verbose {
 		fs = slices.DeleteFunc(slices.Clone(fs), func(f finding.Finding) bool { return f.Severity == finding.Note && f.ID != "profile.proposal" })
 	}
-	return report.Findings(a.stderr, fs)
+	return report.Findings(a.own(), fs)
 }
 
 func (o envOptions) versions() (envgen.Versions, error) {

@@ -99,7 +99,7 @@ func runHosts(a *app, opts hostsOptions) error {
 			_, err = io.WriteString(a.stdout, text)
 		}
 		for _, f := range alloc.Findings {
-			fmt.Fprintf(a.stderr, "fabrun: %s: %s: %s\n        %s\n", f.Severity, f.Host, f.Seen, f.Hint)
+			fmt.Fprintf(a.own(), "%s: %s: %s\n        %s\n", f.Severity, f.Host, f.Seen, f.Hint)
 		}
 	default:
 		err = report.Hosts(a.stdout, alloc)

@@ -55,7 +55,8 @@ func runRank(a *app, o rankOptions, args []string) error {
 	if len(args) == 0 {
 		return &exitError{Code: exitRunUsage, Err: errors.New("no program to become"), Hint: "fabrun rank -- ./a.out"}
 	}
-	note := func(text string) { fmt.Fprintf(a.stderr, "fabrun rank: %s\n", text) }
+	outliveReaders()
+	note := func(text string) { fmt.Fprintf(a.own(), "rank: %s\n", text) }
 	text := o.table
 	if text == "" {
 		text, _ = a.getenv(plan.TableName)

@@ -36,7 +36,9 @@ watch it, and say at the end what really happened. 'fabrun mpirun …' is short
 for 'fabrun run -- mpirun …'. The job's own output is never edited. The last line
 on stderr is the verdict in one sentence, unless --quiet is given: "No fallback",
 "FALLBACK to TCP", or why there is nothing to judge. Where the job failed, the
-line before it says with which status.
+line before it says with which status. With --json that last line is the result
+as one JSON object (fabrun/run/v1): standard output stays the job's. Every line
+of fabrun's own on stderr begins with "fabrun:".
 
 INT and TERM go to the child, and its status counts, as without fabrun: Open MPI
 leaves with 1, MPICH with the signal's number. torchrun on several nodes gets them
@@ -163,39 +165,72 @@ func runFailure(err error) error {
 
 // sayPlan says on stderr what will be done: one line, and what is wrong.
 func (a *app) sayPlan(p plan.Plan) {
-	if a.quiet {
-		return
+	if a.json {
+		return // it is part of the result
 	}
-	if !a.verbose && !a.follower {
-		fmt.Fprintf(a.stderr, "fabrun: %s\n", report.PlanSentence(p))
-	}
-	loud := p.Findings
-	if a.follower {
-		loud = slices.DeleteFunc(slices.Clone(loud), func(f finding.Finding) bool { return f.Severity != finding.Error })
-	} else if !a.verbose {
-		loud = slices.DeleteFunc(slices.Clone(loud), func(f finding.Finding) bool { return f.Severity == finding.Note })
-	}
+	own := a.own()
 	var err error
-	if a.verbose {
-		err = report.Plan(a.stderr, p, false)
-	} else {
-		err = report.Findings(a.stderr, loud)
+	switch {
+	case a.verbose && !a.quiet:
+		err = report.Plan(own, p, false)
+	default:
+		if !a.quiet && !a.follower && !nothingToSay(p) {
+			fmt.Fprintf(own, "%s\n", report.PlanSentence(p))
+		}
+		err = report.Findings(own, slices.DeleteFunc(slices.Clone(p.Findings), func(f finding.Finding) bool {
+			return f.Severity == finding.Note || f.Severity != finding.Error && (a.quiet || a.follower)
+		}))
 	}
 	//nolint:errcheck // a closed stderr is no reason not to run the job
 	_ = err
 }
 
+// nothingToSay reports whether a job is none of fabrun's affair, as far as is
+// known: a serial program, or ranks of one host, for which nothing was set.
+func nothingToSay(p plan.Plan) bool {
+	if rdma := p.HasRDMA(); rdma == nil || *rdma || len(p.Env) > 0 || len(p.Hosts.Hosts) > 1 || p.Hosts.Manager != "" {
+		return false
+	}
+	return p.Dialect == cmdline.Plain || len(p.Hosts.Hosts) == 1 && p.Dialect != cmdline.Unknown
+}
+
 // sayEnd says how a job failed; the verdict follows.
 func (a *app) sayEnd(p plan.Plan, st launcher.Status) {
-	if a.quiet && st.Code == 0 {
+	if a.json || st.Code == 0 {
 		return
 	}
-	switch {
+	name, own := filepath.Base(p.Words()[0]), a.own()
+	switch by := signalName(st.Told); {
+	case st.Told != 0 && st.Told == st.Signal:
+		fmt.Fprintf(own, "%s was ended by %s: status %d\n", name, by, st.Code)
+	case st.Told != 0:
+		fmt.Fprintf(own, "%s was told to end by %s, and left with status %d\n", name, by, st.Code)
 	case st.Signal != 0:
-		fmt.Fprintf(a.stderr, "fabrun: %s was ended by signal %d (%v): status %d\n", filepath.Base(p.Words()[0]), st.Signal, st.Signal, st.Code)
-	case st.Code != 0:
-		fmt.Fprintf(a.stderr, "fabrun: %s failed with status %d\n", filepath.Base(p.Words()[0]), st.Code)
+		fmt.Fprintf(own, "%s was ended by %s: status %d\n", name, signalName(st.Signal), st.Code)
+	default:
+		fmt.Fprintf(own, "%s failed with status %d\n", name, st.Code)
 	}
+}
+
+// sayVerdict says the last line of a run. Of a serial program that is done, and of
+// a failure on one host, there is nothing to tell that its user could use.
+func (a *app) sayVerdict(sentence string, p plan.Plan) {
+	bad := strings.HasPrefix(sentence, "FALLBACK")
+	none := nothingToSay(p) && !a.verbose
+	switch {
+	case a.quiet && !bad, none && strings.HasPrefix(sentence, "Not judged: "):
+	case none && p.Dialect == cmdline.Plain && strings.HasPrefix(sentence, "Done: "):
+		fmt.Fprintf(a.own(), "Done.\n")
+	default:
+		fmt.Fprintf(a.own(), "%s\n", sentence)
+	}
+}
+
+// sayResult writes the result of a run for programs: one line of JSON, the last
+// on standard error, since standard output is the job's.
+func (a *app) sayResult(r report.RunResult) {
+	//nolint:errcheck // a closed stderr is no reason to change the job's status
+	_ = report.RunJSON(a.stderr, r)
 }
 
 // preparedJob is a plan with everything in place that it needs.
@@ -265,7 +300,7 @@ func (a *app) prepare(p plan.Plan) (preparedJob, error) {
 		Guard:    true,
 		Mark:     mark,
 		Dir:      j.dir,
-		Note:     func(text string) { fmt.Fprintf(a.stderr, "fabrun: %s\n", text) },
+		Note:     func(text string) { fmt.Fprintf(a.own(), "%s\n", text) },
 	}
 	if a.verbose {
 		j.spec.Detail = j.spec.Note

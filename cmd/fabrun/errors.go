@@ -69,7 +69,15 @@ func asExit(err error) *exitError {
 // signalCause is why a context was cancelled: fabrun was told to end.
 type signalCause syscall.Signal
 
-func (s signalCause) Error() string { return fmt.Sprintf("got %v", syscall.Signal(s)) }
+func (s signalCause) Error() string { return signalName(syscall.Signal(s)) }
+
+// signalName is a signal as people call it.
+func signalName(sig syscall.Signal) string {
+	if sig == syscall.SIGINT {
+		return "Ctrl-C (signal 2)"
+	}
+	return fmt.Sprintf("signal %d (%v)", sig, sig)
+}
 
 // interrupted is the end of a run that was told to end before its job was
 // started; nil where nobody told it.

@@ -57,7 +57,13 @@ func (a *app) paint(c *cobra.Command) {
 		no, _ := a.getenv("NO_COLOR") // https://no-color.org: any value but none
 		on = ok && kind != "" && kind != "dumb" && no == "" && term.IsTerminal(int(f.Fd()))
 	}
-	if on && !a.json && slices.Contains(paintedVerbs, c.Name()) {
+	if a.json || !slices.Contains(paintedVerbs, c.Name()) {
+		return
+	}
+	if c.Name() != "watch" { // which passes a job's output on
+		a.stdout = a.plainText(a.stdout)
+	}
+	if on {
 		a.stdout = &painter{w: a.stdout}
 	}
 }

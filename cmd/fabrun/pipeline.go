@@ -174,9 +174,12 @@ func (a *app) lookAtJob(ctx context.Context, job *jobLook, o jobOptions) error {
 	}
 	assume := func(why string) {
 		job.assumed = max(n, 1)
-		who := fmt.Sprintf("%d host(s) are", n)
-		if n == 0 {
+		who := fmt.Sprintf("%d hosts are", n)
+		switch n {
+		case 0:
 			who = "the job's hosts are"
+		case 1:
+			who = "1 host is"
 		}
 		job.notes = append(job.notes, fmt.Sprintf("%s assumed to be like %s: %s", who, a.hostName(), why))
 	}
@@ -207,8 +210,13 @@ func (a *app) lookAtJob(ctx context.Context, job *jobLook, o jobOptions) error {
 		//nolint:errcheck // connections that are no longer needed
 		defer t.Close()
 	}
-	wanted := a.wantedFiles(job.cmd)
-	seen, err := a.lookAtNodes(ctx, t, job.alloc, job.hosts[0], lookFor{places: a.jobPlaces(job.cmd, wanted)})
+	var want lookFor
+	var wanted []wantedFile
+	if o.preflight != preflightOff {
+		wanted = a.wantedFiles(job.cmd)
+		want.places = a.jobPlaces(job.cmd, wanted)
+	}
+	seen, err := a.lookAtNodes(ctx, t, job.alloc, job.hosts[0], want)
 	if err != nil {
 		return err
 	}

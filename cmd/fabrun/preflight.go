@@ -44,7 +44,7 @@ func (m *preflightMode) Set(value string) error {
 
 func (o *jobOptions) preflightFlags(f *pflag.FlagSet) {
 	o.preflight = preflightLook
-	f.Var(&o.preflight, "preflight", "before the job: `mode` is look (every check on every host), quick or full (measure RDMA too: every port, every pair), or off")
+	f.Var(&o.preflight, "preflight", "before the job: `mode` is look (every check on every host), quick or full (measure RDMA too: every port, every pair), or off (look for what the plan needs and no further)")
 	f.StringVar(&o.exclude, "exclude", "", "leave these hosts out: a `file or list`, such as hosts.fail of 'fabrun check --out'")
 }
 

@@ -30,7 +30,7 @@ func (a *app) newProgress() *progress {
 	if a.quiet {
 		return nil
 	}
-	p := &progress{w: a.stderr, now: time.Now}
+	p := &progress{w: a.plainText(a.stderr), now: time.Now}
 	if f, ok := a.stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		if kind, _ := a.getenv("TERM"); kind != "dumb" {
 			p.width = func() int {

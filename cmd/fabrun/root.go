@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"fabrun/launcher/cmdline"
 	"fabrun/topology/live"
 )
 
@@ -63,7 +64,7 @@ func (a *app) globalFlags(f *pflag.FlagSet) {
 	f.StringVar(&a.from, "from", "", "work on this snapshot or NCCL topology XML `file`, not on this machine")
 	f.StringVar(&a.root, "root", "", "read this root `directory` instead of /")
 	f.BoolVar(&a.json, "json", false, "print the result as JSON")
-	f.BoolVar(&a.quiet, "quiet", false, "print errors and the verdict only")
+	f.BoolVar(&a.quiet, "quiet", false, "say only what is wrong: errors, and a verdict of a fallback")
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "print more detail")
 	a.color = "auto"
 	f.Var(&a.color, "color", "colour: `when` is auto, always or never")
@@ -190,7 +191,11 @@ func (a *app) run(ctx context.Context, args, env []string, stdin io.Reader, stdo
 		if i := slices.IndexFunc(c.Flags().Args(), isAssignment); c.Name() == "env" && i >= 0 {
 			return usageError(err, envProgramHint)
 		}
-		return usageError(err, fmt.Sprintf("'%s --help' lists the flags", c.CommandPath()))
+		hint := fmt.Sprintf("'%s --help' lists the flags", c.CommandPath())
+		if isRun {
+			hint = cmp.Or(launcherFirst(args[1:]), hint)
+		}
+		return usageError(err, hint)
 	})
 	called, err := noSuchVerb(root, argv)
 	if err == nil {
@@ -224,7 +229,7 @@ func (a *app) run(ctx context.Context, args, env []string, stdin io.Reader, stdo
 	if isRun && e.Code == exitUsage && e.Err != nil { // without Err it is the child's own status
 		e = &exitError{Code: exitRunUsage, Err: e.Err, Hint: e.Hint}
 	}
-	a.printError(e)
+	a.printError(e, isRun)
 	return e.Code
 }
 
@@ -278,22 +283,62 @@ func meantVerb(argv []string) string {
 }
 
 // printError writes an error for people on stderr, and with --json as an
-// object on stdout.
-func (a *app) printError(e *exitError) {
+// object on stdout; a run's on stderr.
+func (a *app) printError(e *exitError, isRun bool) {
 	if e.Err == nil {
 		return
 	}
 	if a.json {
-		enc := json.NewEncoder(a.stdout)
+		to := a.stdout
+		if isRun {
+			to = a.stderr // standard output is the job's
+		}
+		enc := json.NewEncoder(to)
 		enc.SetEscapeHTML(false)
-		enc.SetIndent("", "  ")
+		if !isRun { // a line among the job's
+			enc.SetIndent("", "  ")
+		}
 		//nolint:errcheck // nowhere left to report a failed write
 		_ = enc.Encode(map[string]any{"schema": "fabrun/error/v1", "error": e.Err.Error(), "hint": e.Hint, "exit_status": e.Code})
 	}
-	fmt.Fprintf(a.stderr, "fabrun: %v\n", e.Err)
+	own := a.own()
+	fmt.Fprintf(own, "%v\n", e.Err)
 	if e.Hint != "" {
-		fmt.Fprintf(a.stderr, "        %s\n", e.Hint)
+		fmt.Fprintf(own, "        %s\n", e.Hint)
 	}
+}
+
+// launcherFirst is a hint where a launcher's options were given without the
+// launcher: "fabrun -np 2 icoFoam"; "" where they are nobody's.
+func launcherFirst(words []string) string {
+	known := newRunCmd(&app{}).Flags()
+	(&app{}).globalFlags(known)
+	at := 0
+	if len(words) > 0 && words[0] == "run" {
+		at = 1
+	}
+	for ; at < len(words) && strings.HasPrefix(words[at], "--"); at++ {
+		name, _, joined := strings.Cut(words[at][2:], "=")
+		f := known.Lookup(name)
+		if f == nil {
+			break
+		}
+		if !joined && f.NoOptDefVal == "" {
+			at++
+		}
+	}
+	if at >= len(words) {
+		return ""
+	}
+	for _, l := range []struct{ dialect, name string }{
+		{cmdline.OpenMPI4, "mpirun"}, {cmdline.OpenMPI5, "mpirun"}, {cmdline.MPICH, "mpiexec"}, {cmdline.Srun, "srun"}, {cmdline.Torchrun, "torchrun"},
+	} {
+		app, _ := cmdline.Options(l.dialect, words[at:])
+		if app.Doubt == "" && len(app.Options) > 0 && app.Program < app.To {
+			return fmt.Sprintf("%s is %s's: %s first, as in 'fabrun %s'", words[at], l.name, l.name, strings.Join(slices.Insert(slices.Clone(words), at, l.name), " "))
+		}
+	}
+	return ""
 }
 
 // insertRun makes 'fabrun [flags] PROGRAM …' into 'fabrun run [flags] -- PROGRAM …'.

@@ -600,9 +600,10 @@ func (w *watching) say(e watch.Event) {
 	if w.a.quiet && e.Severity != watch.SeverityError || e.Severity == watch.SeverityNote && !w.a.verbose {
 		return
 	}
-	fmt.Fprintf(w.a.stderr, "fabrun: %s\n", report.EventLine(e))
+	own := w.a.own()
+	fmt.Fprintf(own, "%s\n", report.EventLine(e))
 	for line := range strings.Lines(e.Block) {
-		fmt.Fprintf(w.a.stderr, "        %s", line)
+		fmt.Fprintf(own, "        %s", line)
 	}
 }
 
@@ -847,8 +848,12 @@ func (w *watching) finish(st launcher.Status, failed bool) error {
 		w.a.sayEnd(w.p, st)
 		// A fabrun around this one says the verdict of the whole job.
 		outer := w.a.follower || cmdline.ReadsCommandLine(cmdline.ParseMarker(w.a.env).Dialect) && v.Library == ""
-		if !outer && !w.a.quiet || strings.HasPrefix(s, "FALLBACK") {
-			fmt.Fprintf(w.a.stderr, "fabrun: %s\n", s)
+		switch {
+		case outer && !strings.HasPrefix(s, "FALLBACK"):
+		case w.a.json:
+			w.a.sayResult(report.RunResult{Status: st.Code, Signal: int(st.Signal), WallS: time.Since(w.began).Seconds(), Sentence: s, Verdict: v, Counters: counters, Plan: w.p})
+		default:
+			w.a.sayVerdict(s, w.p)
 		}
 	}
 	if err := w.record.Exit(report.RecordExit{Code: st.Code, Signal: int(st.Signal), WallS: time.Since(w.began).Seconds()}); err != nil {

@@ -240,7 +240,7 @@ var ncclPhrases = []phrase{
 	{"ib-vdev", fatal, "", []string{"All devices failed"}, "All RDMA devices of a connection have failed, so failover has nothing left: look at cables and ports of the node that says so."},
 	{"ib-vdev", fatal, "", []string{"Could not find a functional device"}, ""},
 	{"ib-vdev", fatal, "", []string{"Maximum number of probing attempts"}, ""},
-	{"ib-reg-dmabuf", fatal, "", []string{"Call to ibv_reg_dmabuf_mr", "not supported"}, "The RDMA driver cannot register GPU memory by DMA-BUF: kernel, OFED or firmware is too old for it. Set NCCL_DMABUF_ENABLE=0 with nvidia_peermem loaded (modprobe nvidia-peermem), or update the driver."},
+	{"ib-reg-dmabuf", fatal, "", []string{"Call to ibv_reg_dmabuf_mr", "not supported"}, "The RDMA driver cannot register GPU memory by DMA-BUF: kernel, OFED or firmware is too old for it. Set NCCL_DMABUF_ENABLE=0 with nvidia_peermem loaded (as root: modprobe nvidia-peermem), or update the driver."},
 
 	// What follows from something else.
 	{"connection-closed", consequence, "", []string{"Call to recv", " failed"}, "A peer closed its connection; that is usually the consequence of an error or exit elsewhere."},
@@ -347,7 +347,7 @@ var ucxPhrases = []phrase{
 	{"memlock", suspect, "", []string{"ibv_create_", "annot allocate memory"}, ""},
 	{"memlock", suspect, "", []string{"ibv_reg_mr", "annot allocate memory"}, ""},
 	{"memlock", suspect, "", []string{"memlock"}, ""},
-	{"ucx-gpu-memory", suspect, "", []string{"ibv_reg_mr", "Bad address"}, "UCX could not register GPU memory with the RDMA device: load nvidia_peermem on the node (modprobe nvidia-peermem; AMD: the amdgpu driver's own), or use a driver, kernel and UCX with DMA-BUF; data goes through the host else."},
+	{"ucx-gpu-memory", suspect, "", []string{"ibv_reg_mr", "Bad address"}, "UCX could not register GPU memory with the RDMA device: load nvidia_peermem on the node (as root: modprobe nvidia-peermem; AMD: the amdgpu driver's own), or use a driver, kernel and UCX with DMA-BUF; data goes through the host else."},
 	{"ucx-gpu-memory", suspect, "", []string{"failed to register address", "md supports: host"}, ""},
 	{"ucx-gpu-memory", suspect, "", []string{"failed to register", "(cuda)"}, ""},
 	{"ucx-gpu-memory", suspect, "", []string{"ibv_reg_dmabuf_mr"}, ""},
