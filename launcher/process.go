@@ -155,7 +155,7 @@ type child struct {
 	guard      *guard // nil: none
 	before     []int  // this program's other children, which are not of the job
 	interrupts int
-	told       syscall.Signal // as Status has it
+	told       syscall.Signal   // as Status has it
 	parent     int              // of this process, at the start
 	asked      time.Time        // when the child was last told to end
 	terminated bool             // by TERM or HUP

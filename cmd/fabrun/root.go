@@ -333,8 +333,7 @@ func launcherFirst(words []string) string {
 	for _, l := range []struct{ dialect, name string }{
 		{cmdline.OpenMPI4, "mpirun"}, {cmdline.OpenMPI5, "mpirun"}, {cmdline.MPICH, "mpiexec"}, {cmdline.Srun, "srun"}, {cmdline.Torchrun, "torchrun"},
 	} {
-		app, _ := cmdline.Options(l.dialect, words[at:])
-		if app.Doubt == "" && len(app.Options) > 0 && app.Program < app.To {
+		if cmdline.MakesSense(l.dialect, words[at:]) {
 			return fmt.Sprintf("%s is %s's: %s first, as in 'fabrun %s'", words[at], l.name, l.name, strings.Join(slices.Insert(slices.Clone(words), at, l.name), " "))
 		}
 	}

@@ -98,6 +98,20 @@ func Options(dialect string, words []string) (app App, known bool) {
 	return g.split(g, words, 0), true
 }
 
+// MakesSense reports whether words make sense to a launcher of this dialect: options
+// that it has, all of them, and a program.
+func MakesSense(dialect string, words []string) bool {
+	app, known := Options(dialect, words)
+	if !known || app.Doubt != "" || len(app.Options) == 0 || app.Program >= app.To {
+		return false
+	}
+	g := grammarOf(dialect)
+	return !slices.ContainsFunc(app.Options, func(o Option) bool {
+		_, there := g.args[o.Name]
+		return !there
+	})
+}
+
 // ReadsCommandLine reports whether a dialect is one whose command line fabrun
 // plans for.
 func ReadsCommandLine(dialect string) bool {

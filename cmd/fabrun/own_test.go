@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"syscall"
+	"testing"
+
+	"fabrun/launcher"
+	"fabrun/launcher/cmdline"
+	"fabrun/launcher/hosts"
+	"fabrun/launcher/plan"
+)
+
+func TestOwnLines(t *testing.T) {
+	var b bytes.Buffer
+	o := &ownLines{w: &b}
+	for _, text := range []string{"one\n  two\n", "fabrun: three\n", "", "fo", "ur\n\n"} {
+		if n, err := io.WriteString(o, text); n != len(text) || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	if got, want := b.String(), "fabrun: one\nfabrun:   two\nfabrun: three\nfabrun: four\nfabrun: \n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestPlainText(t *testing.T) {
+	const text = "a → b … ≥ 2 × µ “c” ü"
+	for _, c := range []struct {
+		env  []string
+		want string
+	}{
+		{nil, text},
+		{[]string{"LANG=C.UTF-8"}, text},
+		{[]string{"LANG=en_US.UTF-8", "LC_ALL=C"}, `a -> b ... >= 2 x u "c" ?`},
+		{[]string{"LC_ALL=", "LANG=POSIX"}, `a -> b ... >= 2 x u "c" ?`},
+		{[]string{"LC_ALL=de_DE.UTF-8", "LANG=C"}, text},
+	} {
+		var b bytes.Buffer
+		w := (&app{env: c.env}).plainText(&b)
+		for i := range len(text) { // one byte at a time
+			if _, err := io.WriteString(w, text[i:i+1]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if b.String() != c.want {
+			t.Errorf("%v: %q, want %q", c.env, b.String(), c.want)
+		}
+	}
+}
+
+// TestEndOfARun: how it ended, in words that its user knows, and nothing that he
+// cannot use.
+func TestEndOfARun(t *testing.T) {
+	no, yes := false, true
+	job := func(dialect string, rdma *bool, names ...string) plan.Plan {
+		p := plan.Plan{Dialect: dialect, Argv: []plan.Arg{{Text: "/usr/bin/prog"}}}
+		p.RDMA = rdma != nil && *rdma
+		p.Look = plan.Look{Hosts: len(names), Seen: len(names)}
+		for _, n := range names {
+			p.Hosts.Hosts = append(p.Hosts.Hosts, hosts.Host{Name: n})
+		}
+		return p
+	}
+	const one, two = "Done: one host, so nothing had to cross the fabric.", "No fallback: RoCE."
+	for _, c := range []struct {
+		name  string
+		p     plan.Plan
+		st    launcher.Status
+		said  string
+		quiet bool
+		want  string
+	}{
+		{"a serial program", job(cmdline.Plain, &no, "here"), launcher.Status{}, "Done: no NCCL, UCX or MPI output was seen.", false, "fabrun: Done.\n"},
+		{"one that failed", job(cmdline.Plain, &no, "here"), launcher.Status{Code: 3}, "Not judged: nothing.", false, "fabrun: prog failed with status 3\n"},
+		{"ranks of one host", job(cmdline.OpenMPI4, &no, "here"), launcher.Status{}, one, false, "fabrun: " + one + "\n"},
+		{"a fallback of a script", job(cmdline.Plain, &no, "here"), launcher.Status{}, "FALLBACK to TCP: x", true, "fabrun: FALLBACK to TCP: x\n"},
+		{"two hosts", job(cmdline.OpenMPI4, &yes, "a", "b"), launcher.Status{}, two, false, "fabrun: " + two + "\n"},
+		{"two hosts, quiet", job(cmdline.OpenMPI4, &yes, "a", "b"), launcher.Status{}, two, true, ""},
+		{"Ctrl-C", job(cmdline.Plain, &no, "here"), launcher.Status{Code: 130, Signal: syscall.SIGINT, Told: syscall.SIGINT}, "Not judged: x", false, "fabrun: prog was ended by Ctrl-C (signal 2): status 130\n"},
+		{"Ctrl-C of Open MPI", job(cmdline.OpenMPI4, &no, "here"), launcher.Status{Code: 1, Told: syscall.SIGINT}, "Not judged: x", false, "fabrun: prog was told to end by Ctrl-C (signal 2), and left with status 1\n"},
+		{"killed by somebody", job(cmdline.Plain, &no, "here"), launcher.Status{Code: 137, Signal: syscall.SIGKILL}, "Not judged: x", false, "fabrun: prog was ended by signal 9 (killed): status 137\n"},
+	} {
+		var b bytes.Buffer
+		a := &app{stderr: &b, quiet: c.quiet}
+		a.sayEnd(c.p, c.st)
+		a.sayVerdict(c.said, c.p)
+		if b.String() != c.want {
+			t.Errorf("%s: %q, want %q", c.name, b.String(), c.want)
+		}
+	}
+}
+
+func TestLauncherFirst(t *testing.T) {
+	for _, c := range []struct {
+		words []string
+		want  string
+	}{
+		{[]string{"-np", "2", "icoFoam"}, "-np is mpirun's: mpirun first, as in 'fabrun mpirun -np 2 icoFoam'"},
+		{[]string{"run", "--strict", "-n", "4", "./a.out"}, "-n is mpirun's: mpirun first, as in 'fabrun run --strict mpirun -n 4 ./a.out'"},
+		{[]string{"-N2", "-n4", "./a.out"}, "-N2 is srun's: srun first, as in 'fabrun srun -N2 -n4 ./a.out'"},
+		{[]string{"--profile", "roce-dscp26", "--nnodes=2", "train.py"}, "--nnodes=2 is torchrun's: torchrun first, as in 'fabrun --profile roce-dscp26 torchrun --nnodes=2 train.py'"},
+		{[]string{"--no-such-flag", "./a.out"}, ""},
+		{[]string{"-np"}, ""},
+		{nil, ""},
+	} {
+		if got := launcherFirst(c.words); got != c.want {
+			t.Errorf("%q: %q, want %q", c.words, got, c.want)
+		}
+	}
+}
