@@ -119,12 +119,14 @@ func runRun(ctx context.Context, a *app, o runOptions, args []string) error {
 		}
 	}
 	ctx = jobCtx
+	childTakesSignals(ctx, true)
 	var st launcher.Status
 	if todo.torch != nil {
 		st, err = a.runNodes(ctx, todo.torch, job, o.jobOptions, eyes)
 	} else {
 		st, err = launcher.Run(ctx, job.spec)
 	}
+	childTakesSignals(ctx, false)
 	if broken := eyes.finish(st, err != nil); broken != nil {
 		return broken
 	}

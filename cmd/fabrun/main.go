@@ -6,10 +6,29 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"slices"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"fabrun/launcher"
 )
+
+// sameSignal is how soon after the first a second signal counts as the same.
+const sameSignal = 100 * time.Millisecond
+
+type childKey struct{}
+
+// withChild lets run say whether a child takes the signals.
+func withChild(ctx context.Context, busy *atomic.Bool) context.Context {
+	return context.WithValue(ctx, childKey{}, busy)
+}
+
+// childTakesSignals says that from now on, or no longer, a child takes them.
+func childTakesSignals(ctx context.Context, yes bool) {
+	if busy, ok := ctx.Value(childKey{}).(*atomic.Bool); ok {
+		busy.Store(yes)
+	}
+}
 
 func main() {
 	if len(os.Args) > 0 && os.Args[0] == launcher.GuardName {
@@ -24,14 +43,26 @@ func main() {
 	// Most verbs end within milliseconds and a few megabytes: collecting then
 	// costs a fifth of their time. The watcher's memory stays bounded by itself.
 	debug.SetGCPercent(400)
-	// run itself takes over these signals while a child runs; until then they cancel.
-	// What the caller ignores (nohup, a shell's background job) stays ignored.
+	// run itself takes over these signals while a child runs; until then the first
+	// one cancels, and a second one ends a fabrun that computes, or waits where no
+	// context reaches (a FIFO, a driver). What the caller ignores (nohup, a shell's
+	// background job) stays ignored.
 	ending := slices.DeleteFunc([]os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP}, signal.Ignored)
-	ctx, cancel := context.WithCancelCause(context.Background())
+	var busy atomic.Bool
+	ctx, cancel := context.WithCancelCause(withChild(context.Background(), &busy))
 	if len(ending) > 0 {
 		caught := make(chan os.Signal, 1)
 		signal.Notify(caught, ending...)
-		go func() { cancel(signalCause((<-caught).(syscall.Signal))) }()
+		go func() {
+			cancel(signalCause((<-caught).(syscall.Signal)))
+			told := time.Now()
+			for s := range caught {
+				// timeout(1) tells a program and then its whole group: that is one signal.
+				if !busy.Load() && time.Since(told) > sameSignal {
+					os.Exit(exitSignalsBase + int(s.(syscall.Signal)))
+				}
+			}
+		}()
 	}
 	code := run(ctx, os.Args, os.Environ(), os.Stdin, os.Stdout, os.Stderr)
 	cancel(nil)

@@ -31,6 +31,7 @@ type NativeOptions struct {
 	IdentityFiles []string      // tried first
 	KnownHosts    []string      // instead of the usual files
 	Insecure      bool          // the user said not to look at host keys
+	AgentTimeout  time.Duration // for the agent to list its keys; 0: 3 s
 	DialTimeout   time.Duration // until the login is through; 0: 15 s, and never past the caller's deadline
 }
 
@@ -328,17 +329,19 @@ func (t *native) dialTarget(ctx context.Context, tg target) (*ssh.Client, error)
 	defer stop()
 	auth, closeAuth := t.authMethods(ctx, tg)
 	defer closeAuth()
-	known := t.knownFor(tg.known)
-	name := knownName(tg.host, tg.port)
-	if tg.keyAlias != "" {
-		name = tg.keyAlias
-	}
+	known := t.knownFor(tg.known, tg.revoked)
+	name := tg.knownName()
 	cfg := &ssh.ClientConfig{
 		User:              tg.user,
 		Auth:              []ssh.AuthMethod{auth},
 		HostKeyAlgorithms: known.algorithms(name),
 		HostKeyCallback: func(_ string, _ net.Addr, key ssh.PublicKey) error {
-			return known.check(tg.alias, name, key, tg.policy)
+			added, err := known.check(tg.alias, name, key, tg.policy)
+			if added != "" && tg.save != "" {
+				// A file that cannot be written asks again the next time, as for ssh.
+				_ = saveKnown(tg.save, added, tg.hashKnown)
+			}
+			return err
 		},
 	}
 	sc, chans, reqs, err := ssh.NewClientConn(nc, net.JoinHostPort(tg.host, tg.port), cfg)
@@ -497,8 +500,8 @@ func keepAlive(c *ssh.Client, every time.Duration, most int) {
 	}
 }
 
-func (t *native) knownFor(files []string) *knownHosts {
-	key := strings.Join(files, "\x00")
+func (t *native) knownFor(files []string, revoked string) *knownHosts {
+	key := strings.Join(append(slices.Clone(files), revoked), "\x00")
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if k, ok := t.known[key]; ok {
@@ -509,6 +512,9 @@ func (t *native) knownFor(files []string) *knownHosts {
 		if text, err := os.ReadFile(f); err == nil {
 			k.add(f, text)
 		}
+	}
+	if revoked != "" {
+		k.revoke(revoked)
 	}
 	t.known[key] = k
 	return k
@@ -528,10 +534,15 @@ func (t *native) authMethods(ctx context.Context, tg target) (ssh.AuthMethod, fu
 	if tg.agent != "" {
 		var d net.Dialer
 		if c, err := d.DialContext(ctx, "unix", tg.agent); err == nil {
-			closer = func() { _ = c.Close() }
+			// One that never answers must not hold up a login by key files, nor,
+			// where it is asked to sign later, outlive the login's deadline.
+			stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+			closer = func() { stop(); _ = c.Close() }
+			_ = c.SetDeadline(time.Now().Add(t.agentWait()))
 			if ss, err := agent.NewClient(c).Signers(); err == nil {
 				fromAgent = ss
 			}
+			_ = c.SetDeadline(time.Time{})
 		}
 	}
 	var signers []ssh.Signer
@@ -579,6 +590,13 @@ func (t *native) authMethods(ctx context.Context, tg target) (ssh.AuthMethod, fu
 		}
 	}
 	return ssh.PublicKeys(signers...), closer
+}
+
+func (t *native) agentWait() time.Duration {
+	if t.o.AgentTimeout > 0 {
+		return t.o.AgentTimeout
+	}
+	return 3 * time.Second
 }
 
 func (t *native) readKey(file string) keyFile {

@@ -22,6 +22,9 @@ type target struct {
 	onlyThese  bool // IdentitiesOnly
 	agent      string
 	known      []string
+	save       string // the file that takes new keys; "" none
+	hashKnown  bool   // HashKnownHosts
+	revoked    string // RevokedHostKeys; "" none
 	policy     policy
 	jumps      []string // ProxyJump, nearest first; nil none
 	proxy      string   // ProxyCommand
@@ -139,7 +142,7 @@ func (t *native) resolve(alias string) (target, error) {
 	}
 	switch {
 	case len(t.o.KnownHosts) > 0:
-		tg.known = t.o.KnownHosts
+		tg.known, tg.save = t.o.KnownHosts, t.o.KnownHosts[0]
 	default:
 		user := set.first["userknownhostsfile"]
 		if len(user) == 0 {
@@ -148,6 +151,7 @@ func (t *native) resolve(alias string) (target, error) {
 		for _, v := range user {
 			if !strings.EqualFold(v, "none") {
 				tg.known = append(tg.known, path(v))
+				tg.save = tg.known[0]
 			}
 		}
 		global := set.first["globalknownhostsfile"]
@@ -155,6 +159,10 @@ func (t *native) resolve(alias string) (target, error) {
 			global = []string{"/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2"}
 		}
 		tg.known = append(tg.known, global...)
+	}
+	tg.hashKnown = strings.EqualFold(get("hashknownhosts"), "yes")
+	if v := get("revokedhostkeys"); v != "" && !strings.EqualFold(v, "none") {
+		tg.revoked = path(v)
 	}
 	switch strings.ToLower(get("stricthostkeychecking")) {
 	case "no", "off":
