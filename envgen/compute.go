@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	vartable "fabrun/envgen/vars"
 	"fabrun/profiles"
 	"fabrun/topology"
 	"fabrun/topology/finding"
@@ -181,7 +182,7 @@ func (w gidWant) text() string {
 // withProfile puts the profile's own variables in: they beat the plan's.
 func (s *state) withProfile(n *node, vars []Var) []Var {
 	put := func(set profiles.Setting, origin Origin, source string) {
-		if k, ok := Known(set.Name); ok && k.existsIn(n.v) == no {
+		if k, ok := vartable.Known(set.Name); ok && existsIn(k, n.v) == no {
 			s.add(finding.Finding{
 				ID: "version.profile", Severity: finding.Note, Host: n.h.Name, Subject: set.Name,
 				Seen: source + " sets it", Wanted: "a library that knows it", Why: "the library found here does not know this variable, so it is not set", Hint: "",
@@ -217,7 +218,7 @@ func (s *state) withProfile(n *node, vars []Var) []Var {
 // withUser replaces what somebody set before: it wins, and is shown.
 func (s *state) withUser(n *node, vars []Var) []Var {
 	for _, set := range s.settings(n) {
-		k, known := Known(set.Name)
+		k, known := vartable.Known(set.Name)
 		i := indexVar(vars, set.Name)
 		if i < 0 && !known {
 			continue

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	vartable "fabrun/envgen/vars"
 	"fabrun/topology"
 	"fabrun/topology/finding"
 )
@@ -237,7 +238,7 @@ func (s *state) gdrText(n *node, vars []Var) string {
 		return ", GPUDirect on"
 	}
 	level := defaultLevel(n)
-	if i := indexVar(vars, "NCCL_NET_GDR_LEVEL"); i >= 0 && slices.Contains(levels, vars[i].Value) {
+	if i := indexVar(vars, "NCCL_NET_GDR_LEVEL"); i >= 0 && slices.Contains(vartable.Levels, vars[i].Value) {
 		level = topology.PathType(vars[i].Value)
 	}
 	switch served, of := s.gdrServed(n, level); {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	vartable "fabrun/envgen/vars"
 	"fabrun/profiles"
 	"fabrun/topology"
 	"fabrun/topology/finding"
@@ -59,7 +60,7 @@ func judges() []func(j *judging, set Setting) {
 type judging struct {
 	s     *state
 	all   []Setting // in force together with it
-	known Variable
+	known vartable.Variable
 	isOne bool // known holds something
 }
 
@@ -68,7 +69,7 @@ func (s *state) judgeAll() {
 		if set.Origin == FromPlan || s.beaten(set) || shippedDefault(set) && !s.in.Profile.Fabric.SetNothing {
 			continue
 		}
-		k, ok := Known(set.Name)
+		k, ok := vartable.Known(set.Name)
 		for _, judge := range judges() {
 			judge(&judging{s: s, all: s.in.Job.Settings, known: k, isOne: ok}, set)
 		}
@@ -108,17 +109,32 @@ func (j *judging) nodesOf(set Setting) []*node {
 func variable(value string) bool { return strings.ContainsAny(value, "$`") }
 
 func judgeName(j *judging, set Setting) {
-	if j.isOne || !slices.ContainsFunc(OwnPrefixes(), func(p string) bool { return strings.HasPrefix(strings.ToUpper(set.Name), p) }) {
+	if j.isOne || !slices.ContainsFunc(vartable.OwnPrefixes(), func(p string) bool { return strings.HasPrefix(strings.ToUpper(set.Name), p) }) {
 		return
 	}
-	near, ok := Nearest(set.Name)
+	near, ok := vartable.Nearest(set.Name)
 	if !ok {
+		if !ofTransport(set.Name) {
+			j.say("value.unknown-name", finding.Note, set.Host, set, finding.Finding{
+				Seen: "not known to me", Wanted: "a name that the library reads", Why: "a newer library may have it; a wrong name does nothing, silently",
+				Hint: "see " + cmpOr(vartable.Documentation(strings.ToLower(strings.SplitN(set.Name, "_", 2)[0])), "the library's documentation"),
+			})
+		}
 		return
 	}
 	j.say("value.misspelt", finding.Warning, set.Host, set, finding.Finding{
 		Seen: "no library reads this name", Wanted: near.Name,
 		Why: "it does nothing, silently", Hint: "perhaps meant: " + near.Name + "=" + set.Value,
 	})
+}
+
+// ofTransport says whether a name is an option of one of UCX's transports: each
+// has a table of its own, which differs by version and by what UCX was built with.
+func ofTransport(name string) bool {
+	rest, ok := strings.CutPrefix(name, "UCX_")
+	return ok && slices.ContainsFunc([]string{
+		"IB_", "RC_", "DC_", "UD_", "GGA_", "SRD_", "TCP_", "SELF_", "MM_", "POSIX_", "SYSV_", "XPMEM_", "CMA_", "KNEM_", "CUDA_", "GDR_", "ROCM_", "ZE_", "RDMACM_", "SOCKCM_", "CM_", "MEM_", "GA_",
+	}, func(p string) bool { return strings.HasPrefix(rest, p) })
 }
 
 func judgeForm(j *judging, set Setting) {
@@ -144,9 +160,9 @@ func judgeForm(j *judging, set Setting) {
 		return
 	}
 	switch j.known.Kind {
-	case Int, Bool:
+	case vartable.Int, vartable.Bool:
 		j.judgeNumber(set)
-	case Enum:
+	case vartable.Enum:
 		j.judgeWord(set)
 	}
 }
@@ -156,12 +172,12 @@ func (j *judging) judgeNumber(set Setting) {
 	if k.Library != "nccl" {
 		n, err := strconv.Atoi(v)
 		if err != nil {
-			if k.Kind == Int && v != "auto" && v != "inf" && k.Library != "ucx" {
+			if k.Kind == vartable.Int && v != "auto" && v != "inf" && k.Library != "ucx" {
 				j.say("value.not-a-number", finding.Error, set.Host, set, finding.Finding{Wanted: "a number", Why: k.Library + " cannot read it", Hint: ""})
 			}
 			return
 		}
-		if k.Kind == Int && k.Max > k.Min && (n < k.Min || n > k.Max) {
+		if k.Kind == vartable.Int && k.Max > k.Min && (n < k.Min || n > k.Max) {
 			j.say("value.range", finding.Error, set.Host, set, finding.Finding{Wanted: fmt.Sprintf("%d to %d", k.Min, k.Max), Why: k.IfWrong, Hint: ""})
 		}
 		return
@@ -180,7 +196,7 @@ func (j *judging) judgeNumber(set Setting) {
 		})
 	}
 	lo, hi := k.Min, k.Max
-	if k.Kind == Bool {
+	if k.Kind == vartable.Bool {
 		lo, hi = 0, 1
 	}
 	if hi > lo && (n < int64(lo) || n > int64(hi)) {
@@ -247,7 +263,7 @@ func judgeVersion(j *judging, set Setting) {
 		}
 	}
 	for _, v := range versions {
-		if j.known.existsIn(v) != no {
+		if existsIn(j.known, v) != no {
 			continue
 		}
 		why := "the library found does not read it: it does nothing, silently"
@@ -255,11 +271,11 @@ func judgeVersion(j *judging, set Setting) {
 			why = "UCX warns about unknown names on every rank"
 		}
 		when := "from " + j.known.Since + " on"
-		if j.known.Until != "" && atLeast(j.known.version(v), j.known.Until) == yes {
+		if j.known.Until != "" && atLeast(versionFor(j.known, v), j.known.Until) == yes {
 			when = "before " + j.known.Until
 		}
 		j.say("version.unknown-to-library", finding.Warning, set.Host, set, finding.Finding{
-			Seen: fmt.Sprintf("%s %s is used", j.known.Library, j.known.version(v)), Wanted: j.known.Library + " " + when, Why: why, Hint: "",
+			Seen: fmt.Sprintf("%s %s is used", j.known.Library, versionFor(j.known, v)), Wanted: j.known.Library + " " + when, Why: why, Hint: "",
 		})
 		return
 	}

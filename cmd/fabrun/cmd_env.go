@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fabrun/envgen"
+	vartable "fabrun/envgen/vars"
 	"fabrun/launcher/cmdline"
 	"fabrun/launcher/report"
 	"fabrun/profiles"
@@ -159,7 +160,7 @@ func onlyNamed(vars []envgen.Var, names []string) ([]envgen.Var, error) {
 		i := slices.IndexFunc(vars, func(v envgen.Var) bool { return v.Name == n })
 		if i < 0 {
 			err := &exitError{Code: exitFindings, Err: fmt.Errorf("%s is not set here: no rule has a value for it", n)}
-			if near, ok := envgen.Nearest(n); ok && near.Name != n {
+			if near, ok := vartable.Nearest(n); ok && near.Name != n {
 				err.Hint = "perhaps meant: " + near.Name
 			}
 			return nil, err

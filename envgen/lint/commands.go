@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
+
+	"fabrun/envgen/vars"
 )
 
 var name = lazy(`^[A-Za-z_][A-Za-z0-9_]*$`)
@@ -359,11 +361,8 @@ func (r *reader) spaced(words []Word) {
 	}
 }
 
-// prefixes are the families of variables that decide how a job uses its fabric.
-func prefixes() []string {
-	return []string{"NCCL_", "RCCL_", "UCX_", "OMPI_MCA_", "PRTE_MCA_", "PMIX_MCA_", "FI_", "I_MPI_", "MPIR_CVAR_", "MV2_", "MVP_", "NVSHMEM_", "GLOO_", "PSM2_", "PSM3_", "HCOLL_", "SHARP_", "TORCH_NCCL_"}
-}
-
+// isOurs says whether a name is one of the variables that decide how a job uses
+// its fabric.
 func isOurs(s string) bool {
-	return slices.ContainsFunc(prefixes(), func(p string) bool { return strings.HasPrefix(s, p) }) && name().MatchString(s)
+	return vars.Library(s) && name().MatchString(s)
 }
