@@ -833,7 +833,8 @@ func (a *app) probeCache(key string) string {
 	base, _ := a.getenv("XDG_CACHE_HOME")
 	if base == "" {
 		home, _ := a.getenv("HOME")
-		if home == "" {
+		// A service's home (Debian's /nonexistent) is not made for a cache.
+		if info, err := os.Stat(home); err != nil || !info.IsDir() {
 			return ""
 		}
 		base = filepath.Join(home, ".cache")
