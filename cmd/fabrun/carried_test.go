@@ -28,20 +28,20 @@ func (f *flow) parameter(pkg, fn, name string) types.Object {
 // notCarried is what a decision reads and a snapshot leaves where it was, and why.
 var notCarried = map[string]string{
 	"HOME": "a person's", "USER": "a person's", "XDG_CACHE_HOME": "a person's", "XDG_CONFIG_HOME": "a person's",
-	"SSH_AUTH_SOCK": "a session's", "TERM": "a session's", "NO_COLOR": "a session's", "TMPDIR": "a session's", "PYTHONUNBUFFERED": "of torchrun's own output",
+	"SSH_AUTH_SOCK": "a session's", "TERM": "a session's", "LC_ALL": "a session's", "LC_CTYPE": "a session's", "NO_COLOR": "a session's", "TMPDIR": "a session's", "PYTHONUNBUFFERED": "of torchrun's own output",
 	"FABRUN_RANK": "of the fabrun that runs", "FABRUN_SET": "of the fabrun that runs", "FABRUN_SHIM": "of the fabrun that runs",
 	"FABRUN_HOSTS": "what --hosts says", "FABRUN_HOSTFILE": "names a file of that machine",
 	"PBS_NODEFILE": "names a file of that machine", "PBS_JOBID": "with its file", "COBALT_NODEFILE": "names a file of that machine", "COBALT_JOBID": "with its file",
 	"OAR_NODEFILE": "names a file of that machine", "OAR_JOB_ID": "with its file", "PE_HOSTFILE": "names a file of that machine", "JOB_ID": "with its file",
 	"LSB_DJOB_HOSTFILE": "names a file of that machine", "SLURM_HOSTFILE": "names a file of that machine",
 	"SLURMD_NODENAME": "the node is the snapshot's own", "FLUX_HOSTNAME": "the node is the snapshot's own",
-	"AF_INET6":     "a family, not a name",
+	"AF_INET6": "a family, not a name", "ACTIVE_DEFER": "a state, not a name",
 	"HPCX_OSU_DIR": "programs to measure with are this machine's",
 }
 
-// TestSnapshotsCarryWhatIsRead: every variable that the code asks the
+// TestHabitsCarried: every variable that the code asks the
 // environment for is in a snapshot, or stands above with its reason.
-func TestSnapshotsCarryWhatIsRead(t *testing.T) {
+func TestHabitsCarried(t *testing.T) {
 	if testing.Short() {
 		t.Skip("type-checks the program")
 	}

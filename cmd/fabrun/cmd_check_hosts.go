@@ -286,7 +286,7 @@ func (a *app) showChecked(res report.Checked, o hostChecks) error {
 			return withHint(fmt.Errorf("--out: %w", err), "it wants a directory that can be made or written")
 		}
 		for name, list := range map[string][]string{"hosts.pass": passing, "hosts.fail": failing} {
-			if err := writeWhole(filepath.Join(o.out, name), []byte(strings.Join(append(list, ""), "\n")), 0o644); err != nil {
+			if err := writeWhole(filepath.Join(o.out, name), []byte(strings.Join(append(list, ""), "\n")), modeShared); err != nil {
 				return fmt.Errorf("--out: %w", err)
 			}
 		}
@@ -296,7 +296,7 @@ func (a *app) showChecked(res report.Checked, o hostChecks) error {
 		if err := report.CheckHTML(&b, res); err != nil {
 			return err
 		}
-		if err := writeWhole(o.html, []byte(b.String()), 0o644); err != nil {
+		if err := writeWhole(o.html, []byte(b.String()), modePrivate); err != nil {
 			return fmt.Errorf("--html: %w", err)
 		}
 	}

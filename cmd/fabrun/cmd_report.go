@@ -1,10 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -124,24 +124,12 @@ func readRecord(name string) (report.Record, error) {
 
 // writePage writes the page so that nobody sees half of it.
 func writePage(name string, rec report.Record, cmp *report.Comparison) error {
-	f, err := os.CreateTemp(filepath.Dir(name), ".fabrun-*.html")
-	if err != nil {
+	var b bytes.Buffer
+	if err := report.RecordedHTML(&b, rec, cmp); err != nil {
 		return fmt.Errorf("--html: %w", err)
 	}
-	werr := report.RecordedHTML(f, rec, cmp)
-	if err := f.Chmod(0o644); werr == nil {
-		werr = err
-	}
-	if err := f.Close(); werr == nil {
-		werr = err
-	}
-	if werr == nil {
-		werr = os.Rename(f.Name(), name)
-	}
-	if werr != nil {
-		//nolint:errcheck // the first error counts
-		_ = os.Remove(f.Name())
-		return fmt.Errorf("--html: %w", werr)
+	if err := writeWhole(name, b.Bytes(), modePrivate); err != nil {
+		return fmt.Errorf("--html: %w", err)
 	}
 	return nil
 }

@@ -83,7 +83,7 @@ func runSnapshot(ctx context.Context, a *app, o snapshotOptions) error {
 		_, err := a.stdout.Write(b.Bytes())
 		return err
 	}
-	return writeWhole(o.output, b.Bytes(), 0o644)
+	return writeWhole(o.output, b.Bytes(), modeShared)
 }
 
 // readAllBounded reads r and refuses what is larger than limit.

@@ -78,7 +78,7 @@ func runTopo(ctx context.Context, a *app, o topoOptions) error {
 	case o.svg != "":
 		var b bytes.Buffer
 		if err = report.TopoSVG(&b, h, paths); err == nil {
-			err = writeWhole(o.svg, b.Bytes(), 0o644)
+			err = writeWhole(o.svg, b.Bytes(), modeShared)
 		}
 	case a.json:
 		err = report.TopoJSON(a.stdout, h, paths, found)

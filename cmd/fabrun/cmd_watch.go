@@ -218,7 +218,7 @@ func runEye(ctx context.Context, a *app, opts watchOptions, files []string) erro
 	// After that: nobody writes to them any more.
 	if opts.keep && opts.follow != "" {
 		if err := eachLog(opts.follow, rec.Log); err != nil {
-			fmt.Fprintf(a.stderr, "fabrun: keeping the logs of %s: %v\n", host, err)
+			fmt.Fprintf(a.own(), "keeping the logs of %s: %v\n", host, err)
 		}
 	}
 	if err != nil {

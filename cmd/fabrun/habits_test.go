@@ -88,14 +88,15 @@ func TestProcessIsAParameter(t *testing.T) {
 
 // clocked are the tests that look at the machine's clock, and why that judges nothing.
 var clocked = map[string]string{
+	"cmd/fabrun/slurm_doors_test.go": "reads what already lies in a socket",
 	"cmd/fabrun/netlab_real_test.go": "spreads interrupts over a run that it has measured",
 	"cmd/fabrun/slurm_real_test.go":  "kills what does not end by itself when the test is over",
 }
 
-// TestTestsWatchNoClock: a machine that is ten times slower passes. Time is the
+// TestHabitsNoClock: a machine that is ten times slower passes. Time is the
 // bubble's (testing/synctest) or a value, other programs are waited for with
 // package wait, and work is counted.
-func TestTestsWatchNoClock(t *testing.T) {
+func TestHabitsNoClock(t *testing.T) {
 	judges := map[string][]string{"time": {"Since", "After", "Tick"}, "context": {"WithTimeout", "WithDeadline"}}
 	goFiles(t, func(path string, file *ast.File) {
 		if !strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, "testdata/lab/") || clocked[path] != "" || slices.ContainsFunc(file.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == `"testing/synctest"` }) {

@@ -149,7 +149,7 @@ func lookPatiently[T any](ctx context.Context, a *app, ask live.Options, read fu
 	case errors.As(err, &stalled):
 		return v, withHint(fmt.Errorf("look at %s: %w", a.hostName(), err), "a driver or a file system hangs: 'dmesg' may say which; 'cat' of the file would hang too")
 	case len(blocked) > 0 && err == nil:
-		fmt.Fprintf(a.stderr, "fabrun: %s: no answer from %s: left out, and unknown\n", a.hostName(), strings.Join(blocked, ", "))
+		fmt.Fprintf(a.own(), "%s: no answer from %s: left out, and unknown\n", a.hostName(), strings.Join(blocked, ", "))
 	}
 	return v, err
 }

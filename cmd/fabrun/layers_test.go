@@ -50,7 +50,7 @@ var layers = []layer{
 	{"launcher/preflight", []string{"envgen", "launcher/hosts", "profiles", "topology", "topology/finding", "topology/health", "topology/pasted"}, []string{"os", "os/exec", "net"}, "observes through the caller's Runner"},
 	{"launcher", []string{"envgen", "launcher/hosts", "launcher/plan", "launcher/watch"}, []string{"mod:github.com/spf13/cobra", "mod:golang.org/x/crypto"}, "processes, signals, files followed; it decides nothing"},
 	{"launcher/report", []string{
-		"envgen", "envgen/lint", "launcher/cmdline", "launcher/hosts", "launcher/plan", "launcher/preflight", "launcher/watch", "launcher/openfoam",
+		"envgen", "envgen/lint", "envgen/vars", "launcher/cmdline", "launcher/hosts", "launcher/plan", "launcher/preflight", "launcher/watch", "launcher/openfoam",
 		"profiles", "profiles/qosconf", "topology", "topology/finding", "topology/health", "topology/pasted",
 	}, []string{"os", "os/exec", "net"}, "shows; last and alone"},
 	{"testdata/hosts", nil, nil, "the machines of the tests and the demo, embedded"},

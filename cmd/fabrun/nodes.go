@@ -91,7 +91,7 @@ func (a *app) transportTo(o nodeOptions, manager string) (remote.Transport, erro
 		})
 		if a.verbose {
 			for _, n := range notes {
-				fmt.Fprintf(a.stderr, "fabrun: %s\n", n)
+				fmt.Fprintf(a.own(), "%s\n", n)
 			}
 		}
 		return t, nil

@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"fabrun/launcher/report"
 )
 
 // own is where fabrun's own lines go: standard error, which is the job's too, so
@@ -26,7 +28,7 @@ func (o *ownLines) Write(b []byte) (int, error) {
 		if !o.open && !bytes.HasPrefix(line, []byte(mark)) {
 			out = append(out, mark...)
 		}
-		out = append(out, line...)
+		out = append(out, report.Printable(string(line))...) // remote text among them
 		o.open = line[len(line)-1] != '\n'
 	}
 	if _, err := o.w.Write(out); err != nil { // one write: the job writes there too

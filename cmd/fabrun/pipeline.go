@@ -851,7 +851,7 @@ func writePrivate(path, text string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	return writeWhole(path, []byte(text), 0o600)
+	return replace(path, []byte(text), modePrivate, nil)
 }
 
 // startError is a program that cannot be started, with the status that a shell

@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/term"
+
+	"fabrun/launcher/report"
 )
 
 // progress says on standard error how far a check is: a line that is redrawn
@@ -84,7 +86,7 @@ func (p *progress) say(format string, args ...any) {
 	p.clear()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	fmt.Fprintf(p.w, "fabrun: "+format+"\n", args...)
+	fmt.Fprintf(p.w, "fabrun: %s\n", report.Printable(fmt.Sprintf(format, args...)))
 }
 
 // clear takes the bar away, before something else is printed.

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"fabrun/testdata/wait"
 )
 
 // TestSecondSignalEnds: every verb that reads a file ends at the second Ctrl-C or
@@ -40,7 +42,7 @@ func TestSecondSignalEnds(t *testing.T) {
 				// Before it has taken over the signals one ends it, too.
 				tick := time.NewTicker(2 * sameSignal)
 				defer tick.Stop()
-				late := time.After(time.Minute)
+				late := time.After(wait.Left(t))
 				for {
 					select {
 					case err := <-ended:

@@ -393,7 +393,7 @@ func (s *nodeStore) write(name string, value any, log io.Writer) bool {
 		if err != nil {
 			return err
 		}
-		return writeWhole(filepath.Join(s.dir, name), append(text, '\n'), 0o600)
+		return replace(filepath.Join(s.dir, name), append(text, '\n'), modePrivate, nil)
 	}()
 	if err != nil {
 		fmt.Fprintf(log, "fabrun: remember %s: %v\n", name, err)

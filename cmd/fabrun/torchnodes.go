@@ -497,7 +497,7 @@ const (
 )
 
 func (c *nodesRun) say(format string, args ...any) {
-	fmt.Fprintf(c.a.stderr, "fabrun: "+format+"\n", args...)
+	fmt.Fprintf(c.a.own(), format+"\n", args...)
 }
 
 func (c *nodesRun) fail(code int, why string) bool {

@@ -82,7 +82,7 @@ func (a *app) watchJob(p plan.Plan, job *preparedJob, o runOptions, endJob conte
 		host = "localhost"
 	}
 	if o.record != "" {
-		f, err := os.OpenFile(o.record, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+		f, err := openRecord(o.record)
 		if err != nil {
 			return nil, &exitError{Code: exitRunUsage, Err: fmt.Errorf("--record: %w", err)}
 		}
@@ -509,7 +509,7 @@ func (w *watching) lookThrough(ctx context.Context, by *reached, p plan.Plan, di
 				_, err = e.session.Wait()
 			}
 			if err != nil && w.a.verbose {
-				fmt.Fprintf(w.a.stderr, "fabrun: %s cannot be watched: %v\n", host, err)
+				fmt.Fprintf(w.a.own(), "%s cannot be watched: %v\n", host, err)
 			}
 			e.broke = err != nil
 			if e.broke && w.asking.Err() == nil {
@@ -555,7 +555,7 @@ func (w *watching) keepLogs() error {
 	}
 	dir, kerr := w.kept.close()
 	if dir != "" && !w.a.quiet {
-		fmt.Fprintf(w.a.stderr, "fabrun: the libraries' logs are in %s\n", dir)
+		fmt.Fprintf(w.a.own(), "the libraries' logs are in %s\n", dir)
 	}
 	return errors.Join(err, kerr)
 }
@@ -676,7 +676,7 @@ func (q *queue) close() {
 	<-q.done
 }
 
-func (w *watching) relay(line string) { fmt.Fprintln(w.a.stderr, line) }
+func (w *watching) relay(line string) { fmt.Fprintln(w.a.stderr, report.Printable(line)) }
 
 // sample is called for each look at the counters of any node.
 func (w *watching) sample(s watch.Sample) {
@@ -863,7 +863,7 @@ func (w *watching) finish(st launcher.Status, failed bool) error {
 		errs = append(errs, w.file.Close())
 	}
 	if err := errors.Join(errs...); err != nil {
-		fmt.Fprintf(w.a.stderr, "fabrun: %v\n", err)
+		fmt.Fprintf(w.a.own(), "%v\n", err)
 	}
 	if broken != "" {
 		return &exitError{Code: exitContract, Err: fmt.Errorf("--strict ended the job: %s", broken)}

@@ -1,6 +1,7 @@
 package vars
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -64,6 +65,33 @@ func TestRedactWords(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
+}
+
+func TestRedactJSON(t *testing.T) {
+	for _, c := range [][2]string{
+		{`{"command":["mpirun","--password","a b","-x","HF_TOKEN=\"abc\""],"n":1}`, `{"command":["mpirun","--password","<redacted>","-x","HF_TOKEN=<redacted>"],"n":1}`},
+		{`{"env":[{"name":"HF_TOKEN","value":"abc"},{"name":"NCCL_DEBUG","value":"INFO"}],"token":"x","url":"http://u:p@h"}`, `{"env":[{"name":"HF_TOKEN","value":"<redacted>"},{"name":"NCCL_DEBUG","value":"INFO"}],"token":"<redacted>","url":"http://<redacted>@h"}`},
+		{`{"why": "plain \u003c text", "list": [1, "mlx5_0:1"], "none": null}`, ""},
+	} {
+		want := c[1]
+		if want == "" {
+			want = c[0]
+		}
+		if got := string(RedactJSON([]byte(c[0]))); got != want {
+			t.Errorf("%s\ngot  %s\nwant %s", c[0], got, want)
+		}
+	}
+}
+
+func FuzzRedactJSON(f *testing.F) {
+	for _, s := range []string{`{"a":["--token","x"],"b":{"name":"KEY","value":"\""}}`, `["TOKEN=x"]`, `"`, `{"\":"\\"}`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if got := RedactJSON(text); json.Valid(text) && !json.Valid(got) {
+			t.Errorf("%s is no JSON any more: %s", text, got)
+		}
+	})
 }
 
 func FuzzRedact(f *testing.F) {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"fabrun/launcher/remote/remotetest"
+	"fabrun/testdata/wait"
 )
 
 // TestHostKeys: the keys that a host can show, and what known_hosts and
@@ -217,7 +218,7 @@ func TestHostKeys(t *testing.T) {
 			if !beside {
 				return
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), wait.Left(t))
 			defer cancel()
 			theirs, told := decide(func(config string) error {
 				out, err := exec.CommandContext(ctx, "/usr/bin/ssh", "-F", config, "-o", "BatchMode=yes", "node1", "true").CombinedOutput()

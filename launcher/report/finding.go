@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"fabrun/launcher/hosts"
@@ -91,8 +92,20 @@ type text struct {
 
 func (t *text) printf(format string, args ...any) {
 	if t.err == nil {
-		_, t.err = fmt.Fprintf(t.w, format, args...)
+		_, t.err = io.WriteString(t.w, Printable(fmt.Sprintf(format, args...)))
 	}
+}
+
+// Printable is a text for a person's terminal: what comes from other machines,
+// snapshots, records and logs moves no cursor and rewrites no title. Lines and
+// tabs stay.
+func Printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || strconv.IsPrint(r) {
+			return r
+		}
+		return -1
+	}, s)
 }
 
 // width is what a line should fit in.

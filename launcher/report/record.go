@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"fabrun/envgen/vars"
 	"fabrun/launcher/watch"
 	"fabrun/topology/finding"
 )
@@ -87,7 +88,7 @@ func (r *Recorder) line(l recordLine) {
 	text, err := json.Marshal(l)
 	if err == nil {
 		// One write a line: a job that is killed leaves whole lines.
-		_, err = r.w.Write(append(text, '\n'))
+		_, err = r.w.Write(append(vars.RedactJSON(text), '\n'))
 	}
 	r.err = err
 }

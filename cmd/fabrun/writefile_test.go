@@ -1,0 +1,205 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"fabrun/launcher/plan"
+	"fabrun/launcher/report"
+	"fabrun/launcher/watch"
+)
+
+// TestWriteWhole: what was there stays what it was, but for its text.
+func TestWriteWhole(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	old := syscall.Umask(0o027)
+	defer syscall.Umask(old)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(os.WriteFile(at("private"), []byte("old"), 0o600))
+	must(os.WriteFile(at("target"), []byte("old"), 0o640))
+	must(os.Symlink("target", at("link")))
+	must(os.Symlink("absent", at("dangling")))
+	if err := syscall.Mkfifo(at("pipe"), 0o600); err != nil {
+		t.Skipf("no pipes here: %v", err)
+	}
+	pipe, err := os.OpenFile(at("pipe"), os.O_RDWR, 0)
+	must(err)
+	defer pipe.Close()
+	for _, c := range []struct {
+		name string
+		mode fs.FileMode // wanted of a new one
+		want fs.FileMode // type and permissions, after
+	}{
+		{"new", modeShared, 0o640},
+		{"page", modePrivate, 0o600},
+		{"private", modeShared, 0o600},
+		{"link", modeShared, fs.ModeSymlink | 0o777},
+		{"dangling", modeShared, fs.ModeSymlink | 0o777},
+		{"pipe", modeShared, fs.ModeNamedPipe | 0o600},
+	} {
+		must(writeWhole(at(c.name), []byte("text"), c.mode))
+		if info, err := os.Lstat(at(c.name)); err != nil || info.Mode() != c.want {
+			t.Errorf("%s is %v, want %v", c.name, info.Mode(), c.want)
+		}
+		if c.name != "pipe" {
+			if text, err := os.ReadFile(at(c.name)); err != nil || string(text) != "text" {
+				t.Errorf("%s has %q, %v", c.name, text, err)
+			}
+		}
+	}
+	if os.Geteuid() == 0 {
+		must(os.WriteFile(at("others"), []byte("old"), 0o600))
+		must(os.Chown(at("others"), 65534, 65534))
+		must(syscall.Mknod(at("null"), syscall.S_IFCHR|0o600, 1<<8|3))
+		for _, name := range []string{"others", "null"} {
+			before, err := os.Lstat(at(name))
+			must(err)
+			if err := writeWhole(at(name), []byte("text"), modeShared); err != nil && name != "null" { // a file system without devices
+				t.Errorf("%s: %v", name, err)
+			}
+			after, err := os.Lstat(at(name))
+			must(err)
+			was, is := before.Sys().(*syscall.Stat_t), after.Sys().(*syscall.Stat_t)
+			if was.Uid != is.Uid || was.Mode != is.Mode || was.Rdev != is.Rdev {
+				t.Errorf("%s was %v of %d and is %v of %d", name, before.Mode(), was.Uid, after.Mode(), is.Uid)
+			}
+		}
+	}
+	left, err := filepath.Glob(at(".fabrun-*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v %v", left, err)
+	}
+}
+
+// TestOneRunARecord: the second run into a record is refused, and has changed nothing.
+func TestOneRunARecord(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "job.rec")
+	first, err := openRecord(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first.WriteString("first"); err != nil {
+		t.Fatal(err)
+	}
+	if second, err := openRecord(name); err == nil || !strings.Contains(err.Error(), "another run") {
+		t.Errorf("%v, %v", second, err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(name); err != nil || string(text) != "first" {
+		t.Errorf("%q, %v", text, err)
+	}
+	third, err := openRecord(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer third.Close()
+	if info, err := third.Stat(); err != nil || info.Size() != 0 || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v %v", info, err)
+	}
+}
+
+// planted are secrets as people have them in environments and command lines;
+// each holds the word that must not be found.
+const plantedWord = "hunter2hunter2hunter2"
+
+func planted() (env, argv []string) {
+	for i, name := range []string{
+		"HF_TOKEN", "WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "DB_PASSWORD", "MYSQL_PWD", "OPENAI_API_KEY", "NCCL_SECRET",
+		"UCX_AUTH", "OMPI_MCA_token", "SSH_PASSPHRASE", "REGISTRY_CREDENTIALS", "PGPASSWORD", "SESSION_COOKIE",
+	} {
+		env = append(env, fmt.Sprintf("%s=%s%d", name, plantedWord, i))
+	}
+	env = append(env,
+		"NCCL_TUNER_CONFIG_FILE=https://me:"+plantedWord+"@host/x", "http_proxy=http://me:"+plantedWord+"@proxy:3128", "NCCL_TOPO_FILE=ghp_"+plantedWord,
+		"UCX_LOG_FILE=/tmp/hf_"+plantedWord, "FOAM_X=glpat-"+plantedWord, "TORCH_X=Bearer "+plantedWord, "PET_X=xoxb-"+plantedWord)
+	argv = []string{
+		"-x", "HF_TOKEN=" + plantedWord, "-x", "DB_PASSWORD=" + plantedWord, "sshpass", "-p", plantedWord, "sshpass", "-p" + plantedWord,
+		"./a.out", "--password", plantedWord, "--api-key=" + plantedWord, "--token", plantedWord, "https://me:" + plantedWord + "@host/data",
+	}
+	return env, argv
+}
+
+// TestNoSecretLeaves plants secrets, and finds none in snapshot, record and page.
+func TestNoSecretLeaves(t *testing.T) {
+	env, argv := planted()
+	n := strings.Count(strings.Join(append(env, argv...), " "), plantedWord)
+	if n < 28 {
+		t.Fatalf("only %d planted", n)
+	}
+	var snap, errs strings.Builder
+	if status := run(t.Context(), []string{"fabrun", "snapshot"}, append(env, "PATH=/usr/bin:/bin", "HOME=/nonexistent"), strings.NewReader(""), &snap, &errs); status != 0 {
+		t.Fatalf("status %d: %s", status, errs.String())
+	}
+	var rec, page bytes.Buffer
+	r := report.NewRecorder(&rec, time.Now, report.RecordStart{Command: append([]string{"mpirun"}, argv...), Host: "n1", Hosts: []string{"n1"}})
+	var planText bytes.Buffer
+	p := plan.Plan{Program: append([]string{"mpirun"}, argv...)}
+	if err := report.PlanJSON(&planText, p); err != nil {
+		t.Fatal(err)
+	}
+	r.Plan(planText.Bytes())
+	for _, kv := range env {
+		r.Event(watch.Event{ID: "nccl-warn", Severity: watch.SeverityWarning, Text: "it said " + kv, Line: kv})
+	}
+	if err := r.Exit(report.RecordExit{}); err != nil {
+		t.Fatal(err)
+	}
+	read, err := report.ReadRecord(bytes.NewReader(rec.Bytes()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := report.RecordedHTML(&page, read, nil); err != nil {
+		t.Fatal(err)
+	}
+	for what, text := range map[string]string{"snapshot": snap.String(), "record": rec.String(), "page": page.String()} {
+		for line := range strings.Lines(text) {
+			if i := strings.Index(line, plantedWord); i >= 0 {
+				t.Errorf("the %s has …%s", what, line[max(0, i-60):min(len(line), i+30)])
+			}
+		}
+	}
+	t.Logf("planted %d, and looked through a snapshot, a record and a page", n)
+}
+
+// TestNothingMovesTheCursor: escapes from a snapshot reach no terminal.
+func TestNothingMovesTheCursor(t *testing.T) {
+	text, err := os.ReadFile("../../testdata/hosts/cx4lx-12node.snap")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const escape = "\x1b]0;owned\a\x1b[2J"
+	name := filepath.Join(t.TempDir(), "evil"+escape+".snap")
+	evil := strings.ReplaceAll(string(text), "25 Gb/sec", "25 Gb/sec"+escape)
+	evil = strings.ReplaceAll(evil, "node01", "node01"+escape)
+	if err := os.WriteFile(name, []byte(evil), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"topo"}, {"check"}, {"plan", "--", "mpirun", "-np", "2", "./a.out"}, {"env", "--explain"}, {"topo", "--json"}, {"check", "--json"}, {"report", name}, {"watch", name}} {
+		var out, errs strings.Builder
+		words := append([]string{"fabrun"}, args...)
+		if args[0] != "report" && args[0] != "watch" {
+			words = append([]string{"fabrun", args[0], "--from", name}, args[1:]...)
+		}
+		run(t.Context(), words, []string{"HOME=/nonexistent", "PATH=/usr/bin:/bin"}, strings.NewReader(""), &out, &errs)
+		for what, text := range map[string]string{"stdout": out.String(), "stderr": errs.String()} {
+			if i := strings.IndexAny(text, "\x1b\a"); i >= 0 {
+				t.Errorf("%q, %s: %q", args, what, text[max(0, i-60):min(len(text), i+20)])
+			}
+		}
+	}
+}
