@@ -35,7 +35,7 @@ func Switch(w io.Writer, sw qosconf.Switch, plan *qosconf.Plan, c qosconf.Compar
 		against = "against profile " + plan.Profile
 	}
 	t.printf("%s, %s\n", switchVerdict(sw, c), against)
-	if len(sw.Outputs) > 0 {
+	if sw.Lines > 0 {
 		t.printf("  read   %s\n", outputs(sw))
 	}
 	if up, all := upPorts(sw.Ports); all > 0 {
@@ -95,6 +95,13 @@ func outputs(sw qosconf.Switch) string {
 	for i, show := range order {
 		order[i] = fmt.Sprintf("%s: %d %s", show, rows[show], plural(rows[show], "row"))
 	}
+	config := sw.Lines
+	for _, n := range rows {
+		config -= n
+	}
+	if config > 0 {
+		order = append(order, fmt.Sprintf("configuration: %d %s", config, plural(config, "line")))
+	}
 	s := strings.Join(order, ", ")
 	if sw.Skipped > 0 {
 		s += fmt.Sprintf("; %d other %s", sw.Skipped, plural(sw.Skipped, "line"))
@@ -108,7 +115,7 @@ func ecnText(e qosconf.ECN) string {
 		s = fmt.Sprintf("traffic class %d ", *e.TC)
 	}
 	if e.MinKB != nil && e.MaxKB != nil {
-		return s + fmt.Sprintf("from %.4g to %.4g kB", *e.MinKB, *e.MaxKB)
+		return s + fmt.Sprintf("from %.0f to %.0f kB", *e.MinKB, *e.MaxKB)
 	}
 	if e.MinPercent != nil && e.MaxPercent != nil {
 		return s + fmt.Sprintf("from %g to %g %% of fill", *e.MinPercent, *e.MaxPercent)

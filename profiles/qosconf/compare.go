@@ -66,7 +66,40 @@ func Compare(sw Switch, plan *Plan) Comparison {
 		check(c)
 	}
 	finding.Sort(c.out)
-	return Comparison{Verdict: c.verdict(), Findings: c.out, Aspects: c.aspects}
+	return Comparison{Verdict: c.verdict(), Findings: together(c.out), Aspects: c.aspects}
+}
+
+// together says once what is said of several ports in the same words.
+func together(fs []finding.Finding) []finding.Finding {
+	var out []finding.Finding
+	at := map[finding.Finding]int{}
+	ports := map[int][]string{}
+	for _, f := range fs {
+		name, ok := strings.CutPrefix(f.Subject, "port ")
+		if !ok {
+			out = append(out, f)
+			continue
+		}
+		same := f
+		same.Subject = ""
+		i, seen := at[same]
+		if !seen {
+			i = len(out)
+			at[same] = i
+			out = append(out, f)
+		}
+		ports[i] = append(ports[i], name)
+	}
+	for i, names := range ports {
+		const most = 6
+		switch n := len(names); {
+		case n > most:
+			out[i].Subject = fmt.Sprintf("%d ports: %s and %d more", n, strings.Join(names[:most], ", "), n-most)
+		case n > 1:
+			out[i].Subject = "ports " + strings.Join(names, ", ")
+		}
+	}
+	return out
 }
 
 func (c *comparison) verdict() Verdict {
@@ -303,7 +336,7 @@ func (c *comparison) pfcPorts() {
 		}
 		if extra := without(p.Priorities, want); len(extra) > 0 {
 			c.add("switch.pfc-extra", finding.Warning, subject, "lossless priorities "+joinInts(p.Priorities, " "), "priority "+orNone(want),
-				fmt.Sprintf("priority %s is paused too; each lossless class takes headroom, and pauses spread", joinInts(extra, " ")), "make it lossy again")
+				fmt.Sprintf("priority %s is paused too; each lossless class takes headroom, and pauses spread", joinInts(extra, " ")), "where nothing counts on it (storage often has a class of its own) make it lossy; else write it into the profile")
 		}
 	}
 	c.pfcMissing(want)
@@ -540,7 +573,7 @@ func (c *comparison) pools() {
 		lossless = append(lossless, p.Priorities...)
 		if extra := without(p.Priorities, c.plan.PFC); len(extra) > 0 {
 			c.add("switch.pfc-extra", finding.Warning, "pool "+p.Name, "lossless for priority "+joinInts(p.Priorities, " "), "priority "+joinInts(c.plan.PFC, " "),
-				fmt.Sprintf("priority %s is paused too", joinInts(extra, " ")), "take it out of the pool")
+				fmt.Sprintf("priority %s is paused too", joinInts(extra, " ")), "where nothing counts on it take it out of the pool; else write it into the profile")
 		}
 		if p.Percent != nil && c.plan.Pool != nil && *p.Percent != float64(*c.plan.Pool) {
 			c.add("switch.pool-percent", finding.Warning, "pool "+p.Name, g(*p.Percent)+" percent of the buffer", strconv.Itoa(*c.plan.Pool)+" percent",

@@ -121,9 +121,9 @@ func cisco(p *profiles.Profile) {
 	p.Fabric.QoS.ECNMaxKB, p.Fabric.QoS.Pool = ptr(3000), nil
 }
 
-// said is what a text comes to against a plan: the dialect, the verdict, the
+// outcomeOf is what a text comes to against a plan: the dialect, the verdict, the
 // findings that are no notes, and what was not compared.
-func said(text string, p *Plan) string {
+func outcomeOf(text string, p *Plan) string {
 	sw := ReadSwitch(text)
 	c := Compare(sw, p)
 	var not []string
@@ -180,7 +180,7 @@ func TestDialects(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			for _, ending := range []string{"\n", "\r\n"} {
-				if diff := cmp.Diff(tc.want, said(strings.ReplaceAll(tc.text, "\n", ending), plan(t, tc.change))); diff != "" {
+				if diff := cmp.Diff(tc.want, outcomeOf(strings.ReplaceAll(tc.text, "\n", ending), plan(t, tc.change))); diff != "" {
 					t.Errorf("-want +got\n%s", diff)
 				}
 			}
@@ -204,7 +204,7 @@ func TestNothingIsAsPlannedUnread(t *testing.T) {
 		{"JSON that is no CONFIG_DB", "{\n \"a\": {\"b\": \"c\"}\n}\n", " unknown [switch.nothing-read] not compared: ; unread 0"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, said(tc.text, plan(t, func(*profiles.Profile) {}))); diff != "" {
+			if diff := cmp.Diff(tc.want, outcomeOf(tc.text, plan(t, func(*profiles.Profile) {}))); diff != "" {
 				t.Errorf("-want +got\n%s", diff)
 			}
 		})
@@ -269,5 +269,24 @@ func TestRandomBytesAreNothing(t *testing.T) {
 	c := Compare(ReadSwitch(string(b)), nil)
 	if c.Verdict != Unknown || !slices.Equal(ids(c.Findings), []string{"switch.nothing-read"}) {
 		t.Errorf("%s %v", c.Verdict, c.Findings)
+	}
+}
+
+// TestAlikeIsSaidOnce: what holds of many ports in the same words is one finding.
+func TestAlikeIsSaidOnce(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("Port  Status Priorities Action\n")
+	for i := range 40 {
+		fmt.Fprintf(&b, "Et%d  E A W  4  -\n", i+1)
+	}
+	b.WriteString("Et41  D - -  -  -\n")
+	c := Compare(ReadSwitch(b.String()), plan(t, func(*profiles.Profile) {}))
+	var got []string
+	for _, f := range c.Findings {
+		got = append(got, f.ID+" "+f.Subject)
+	}
+	want := []string{"switch.pfc-off port Et41", "switch.pfc-priority 40 ports: Et1, Et10, Et11, Et12, Et13, Et14 and 34 more", "switch.pfc-extra 40 ports: Et1, Et10, Et11, Et12, Et13, Et14 and 34 more"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
 	}
 }

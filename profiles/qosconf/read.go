@@ -158,9 +158,10 @@ type reader struct {
 	prof     map[string]*QoS // EOS: qos profile NAME
 	inPr     string
 	counters map[string]int
-	receive  bool  // enterprise SONiC: which direction the table of pause frames is of
-	ecn      *ECN  // of the profile that is being read
-	marked   []int // NVUE: the classes that are marked
+	strict   map[string]bool // SONiC: schedulers that are
+	receive  bool            // enterprise SONiC: which direction the table of pause frames is of
+	ecn      *ECN            // of the profile that is being read
+	marked   []int           // NVUE: the classes that are marked
 	policies nxosPolicies
 	cos      junosCoS
 }
@@ -169,7 +170,7 @@ type reader struct {
 // configurations, one after the other in one text, with prompts, paging and
 // CR LF as pasted.
 func ReadSwitch(text string) Switch {
-	r := &reader{prof: map[string]*QoS{}, counters: map[string]int{}, at: -1}
+	r := &reader{prof: map[string]*QoS{}, counters: map[string]int{}, strict: map[string]bool{}, at: -1}
 	text = pasted.Plain(text[:min(len(text), pasted.MaxBytes)])
 	lines := strings.Split(text, "\n")
 	documents := 0

@@ -60,9 +60,9 @@ func eosInterface(r *reader, l row) outcome {
 				continue
 			}
 			p := Port{
-				Port: fields[0], Name: strings.Join(fields[1:i], " "), Status: fields[i],
+				Port: fields[0], Name: said(strings.Join(fields[1:i], " ")), Status: fields[i],
 				VLAN: strings.Join(fields[i+1:at], " "), Duplex: strings.TrimPrefix(fields[at], "a-"),
-				SpeedGbps: gbps(fields[at+1]), Type: strings.Join(fields[at+2:], " "),
+				SpeedGbps: gbps(fields[at+1]), Type: said(strings.Join(fields[at+2:], " ")),
 				Up: ptr(strings.EqualFold(fields[i], "connected")),
 			}
 			if strings.HasPrefix(p.Port, "Eth") && !strings.HasPrefix(p.Port, "Ethernet") { // EOS shortens to Et, NX-OS to Eth

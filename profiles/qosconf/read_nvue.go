@@ -9,6 +9,7 @@ import (
 // nvue is NVIDIA Cumulus Linux with NVUE.
 var nvue = Dialect{
 	ID: "nvue", Name: "NVIDIA Cumulus Linux (NVUE)", word: "nvue",
+	write: func(p Plan, _ SwitchOptions) ([]string, error) { return p.nvue(), nil },
 	outputs: []output{
 		{show: "nv show qos roce", columns: []string{"operational", "applied"}, row: nvueTree},
 		{show: "nv show qos roce prio-map", columns: []string{"pcp", "dscp", "switch-prio"}, row: nvuePriorities},
@@ -260,7 +261,7 @@ func (r *reader) nvueSet(f []string) bool {
 	}
 	switch f[0] {
 	case "roce":
-		if i := value("enable"); i == "off" {
+		if value("enable") == "off" || value("state") == "disabled" {
 			return true
 		}
 		mode := value("mode")
@@ -298,22 +299,25 @@ func (r *reader) nvueSet(f []string) bool {
 			}
 		}
 	case "congestion-control":
-		tc, lo, hi := class(value("traffic-class")), value("min-threshold-bytes"), value("max-threshold-bytes")
-		if tc == nil {
+		tcs, ok := priorities(value("traffic-class"))
+		if !ok || len(tcs) == 0 {
 			return false
 		}
-		e := ECN{TC: tc}
 		q := r.qosFor("")
-		if i := slices.IndexFunc(q.ECN, func(e ECN) bool { return e.TC != nil && *e.TC == *tc }); i >= 0 {
-			e = q.ECN[i]
+		for _, tc := range tcs {
+			e := ECN{TC: ptr(tc)}
+			if i := slices.IndexFunc(q.ECN, func(e ECN) bool { return e.TC != nil && *e.TC == tc }); i >= 0 {
+				e = q.ECN[i]
+			}
+			// Bytes; some releases call the keys …-bytes.
+			if n, err := strconv.ParseFloat(value("min-threshold")+value("min-threshold-bytes"), 64); err == nil {
+				e.MinKB = ptr(n / 1000)
+			}
+			if n, err := strconv.ParseFloat(value("max-threshold")+value("max-threshold-bytes"), 64); err == nil {
+				e.MaxKB = ptr(n / 1000)
+			}
+			q.addECN(e)
 		}
-		if n, err := strconv.ParseFloat(lo, 64); err == nil {
-			e.MinKB = ptr(n / 1000)
-		}
-		if n, err := strconv.ParseFloat(hi, 64); err == nil {
-			e.MaxKB = ptr(n / 1000)
-		}
-		q.addECN(e)
 	case "egress-scheduler":
 		tc := class(value("traffic-class"))
 		if tc == nil {
@@ -324,7 +328,17 @@ func (r *reader) nvueSet(f []string) bool {
 		if value("mode") == "strict" {
 			q.Strict = append(q.Strict, *tc)
 		}
-	case "traffic-pool", "egress-queue-mapping", "remark":
+	case "traffic-pool":
+		n, err := strconv.ParseFloat(value("memory-percent"), 64)
+		if value("traffic-pool") != "roce-lossless" || err != nil {
+			return true
+		}
+		var list []int
+		for _, p := range r.sw.PFC {
+			list = append(list, p.Priorities...)
+		}
+		r.sw.Pools = append(slices.DeleteFunc(r.sw.Pools, func(p Pool) bool { return p.Name == "roce-lossless" }), Pool{Name: "roce-lossless", Type: "lossless", Percent: &n, Priorities: list})
+	case "egress-queue-mapping", "remark":
 	default:
 		return false
 	}

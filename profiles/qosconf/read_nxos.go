@@ -10,6 +10,7 @@ import (
 // nxos is Cisco NX-OS on Nexus 9000 and 3000.
 var nxos = Dialect{
 	ID: "nxos", Name: "Cisco NX-OS", word: "nxos",
+	write: Plan.nxosOn,
 	outputs: []output{
 		{show: "show interface priority-flow-control", row: nxosPFC, head: func(_ *reader, f []string, low string) bool {
 			return strings.EqualFold(f[0], "port") && has(low, "mode", "oper", "vl bmap")
@@ -137,10 +138,12 @@ func (r *reader) nxosCell(cells []string) outcome {
 // nxosPolicies is NX-OS's modular QoS: classes match, policies set.
 type nxosPolicies struct {
 	dscps   map[string][]int          // class-map type qos: its DSCPs
+	tags    map[string][]int          // and its 802.1p priorities
 	groups  map[string]int            // class-map type queuing or network-qos: its QoS group
 	set     map[string]map[string]int // policy-map type qos: class → QoS group
 	cos     map[int]int               // QoS group → paused priority
 	ecn     map[int]ECN
+	wred    ECN // the last thresholds
 	strict  []int
 	applied []string // policies of type qos that a port or the system has
 	pauses  bool     // a policy of type network-qos was there
@@ -181,7 +184,7 @@ func (n *nxosPolicies) apply(f []string) bool {
 // and 'show policy-map'.
 func (n *nxosPolicies) line(r *reader, f []string) bool {
 	if n.dscps == nil {
-		n.dscps, n.groups, n.set, n.cos, n.ecn = map[string][]int{}, map[string]int{}, map[string]map[string]int{}, map[int]int{}, map[int]ECN{}
+		n.dscps, n.tags, n.groups, n.set, n.cos, n.ecn = map[string][]int{}, map[string][]int{}, map[string]int{}, map[string]map[string]int{}, map[int]int{}, map[int]ECN{}
 	}
 	kind := func(from int) string { // "type qos", default qos
 		if i := slices.Index(f, "type"); i >= from && i+1 < len(f) {
@@ -209,6 +212,13 @@ func (n *nxosPolicies) line(r *reader, f []string) bool {
 				n.dscps[n.class] = append(n.dscps[n.class], dscps(strings.TrimSuffix(w, ","))...)
 			}
 			return len(n.dscps[n.class]) > 0
+		case "cos":
+			for _, w := range f[2:] {
+				if c := class(strings.TrimSuffix(w, ",")); c != nil {
+					n.tags[n.class] = append(n.tags[n.class], *c)
+				}
+			}
+			return len(n.tags[n.class]) > 0
 		case "qos-group":
 			g := class(f[2])
 			if g != nil {
@@ -231,8 +241,12 @@ func (n *nxosPolicies) line(r *reader, f []string) bool {
 			n.set[n.policy][n.inClass] = *g
 		}
 		return g != nil
-	case f[0] == "pause" && len(f) >= 3 && f[1] == "pfc-cos":
-		g, c := n.group(n.inClass), class(f[2])
+	case f[0] == "pause" && len(f) >= 2:
+		g := n.group(n.inClass)
+		c := g // "pause no-drop" of older releases: the priority of the group's number
+		if f[1] == "pfc-cos" && len(f) >= 3 {
+			c = class(f[2])
+		}
 		if g == nil || c == nil {
 			return false
 		}
@@ -246,10 +260,16 @@ func (n *nxosPolicies) line(r *reader, f []string) bool {
 	case f[0] == "random-detect" && n.kind == "queuing":
 		g := n.group(n.inClass)
 		lo, hi := threshold(f, "minimum-threshold"), threshold(f, "maximum-threshold")
-		if g == nil || lo == nil || hi == nil || !slices.Contains(f, "ecn") {
-			return g != nil && lo != nil && hi != nil // WRED that drops
+		if g == nil || lo == nil || hi == nil {
+			return false
 		}
-		n.ecn[*g] = ECN{TC: g, MinKB: lo, MaxKB: hi}
+		n.wred = ECN{TC: g, MinKB: lo, MaxKB: hi}
+		if slices.Contains(f, "ecn") { // else it drops
+			n.ecn[*g] = n.wred
+		}
+		return true
+	case f[0] == "ecn" && len(f) == 1 && n.kind == "queuing" && n.wred.TC != nil:
+		n.ecn[*n.wred.TC] = n.wred
 		return true
 	case f[0] == "mtu" && n.kind == "network-qos" && len(f) >= 2:
 		return class(f[1]) == nil
@@ -272,8 +292,11 @@ func (n *nxosPolicies) finish(r *reader) {
 			}
 		}
 		// Its class maps may not be in the text: then nothing is known of it.
-		known := slices.ContainsFunc(slices.Collect(maps.Keys(mapped)), func(c string) bool { return n.dscps[c] != nil })
-		if !known {
+		classes := slices.Collect(maps.Keys(mapped))
+		if !slices.ContainsFunc(classes, func(c string) bool { return n.dscps[c] != nil }) {
+			if slices.Contains(n.applied, name) && slices.ContainsFunc(classes, func(c string) bool { return n.tags[c] != nil }) {
+				*r.qosNamed("", q.Name) = QoS{Name: q.Name, Trust: "pcp", TrustSeen: "cos (service-policy type qos " + name + ")"}
+			}
 			continue
 		}
 		if slices.Contains(n.applied, name) {

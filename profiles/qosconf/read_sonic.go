@@ -11,7 +11,8 @@ import (
 // sonic is SONiC: the community's click commands, the enterprise distributions'
 // industry-like ones, and CONFIG_DB as JSON.
 var sonic = Dialect{
-	ID: "sonic", Name: "SONiC",
+	ID: "sonic", Name: "SONiC", word: "sonic",
+	write: Plan.sonic,
 	outputs: []output{
 		{show: "show interfaces status", columns: []string{"interface", "oper", "admin", "speed"}, row: sonicInterface},
 		{show: "show interface status", row: sonicInterfaceLine, head: func(_ *reader, f []string, low string) bool {
@@ -66,9 +67,9 @@ func sonicInterface(r *reader, l row) outcome {
 	return fact
 }
 
-// known is a cell that says something.
-func known(s string) string {
-	if s == "N/A" || s == "-" {
+// said is a cell that says something, or "".
+func said(s string) string {
+	if s == "N/A" || s == "-" || s == "--" {
 		return ""
 	}
 	return s
@@ -85,7 +86,7 @@ func sonicInterfaceLine(r *reader, l row) outcome {
 	if at < 0 {
 		return foreign
 	}
-	p := Port{Port: f[0], Name: known(strings.Join(f[1:at+1], " ")), Status: f[at+1], Up: ptr(f[at+1] == "up")}
+	p := Port{Port: f[0], Name: said(strings.Join(f[1:at+1], " ")), Status: f[at+1], Up: ptr(f[at+1] == "up")}
 	for i := at + 2; i+1 < len(f); i++ {
 		speed, err1 := strconv.Atoi(f[i])
 		mtu, err2 := strconv.Atoi(f[i+1])
@@ -102,14 +103,14 @@ func sonicInterfaceLine(r *reader, l row) outcome {
 }
 
 func sonicPFC(r *reader, l row) outcome {
-	port, said := portName(l.cells["interface"]), l.cells["lossless priorities"]
-	if port == "" || said == "" {
+	port, cell := portName(l.cells["interface"]), l.cells["lossless priorities"]
+	if port == "" || cell == "" {
 		return foreign
 	}
 	list := []int{}
-	if known(said) != "" {
+	if said(cell) != "" {
 		var ok bool
-		if list, ok = priorities(said); !ok {
+		if list, ok = priorities(cell); !ok {
 			return foreign
 		}
 	}
@@ -383,14 +384,28 @@ var sonicTables = []struct {
 		r.qosNamed("", "WRED profile "+key).ECN = []ECN{{MinKB: ptr(lo / 1000), MaxKB: ptr(hi / 1000)}}
 		return true
 	}},
+	{"SCHEDULER", func(r *reader, key string, f map[string]string) bool {
+		r.strict[key] = strings.EqualFold(f["type"], "STRICT")
+		return true
+	}},
 	{"QUEUE", func(r *reader, key string, f map[string]string) bool {
 		name := reference(f["wred_profile"])
-		_, queues, ok := strings.Cut(key, "|")
-		if i := strings.LastIndexByte(key, '|'); i >= 0 { // chassis: host|asic|port|queue
-			queues = key[i+1:]
-		}
-		if name == "" || !ok {
+		i := strings.LastIndexByte(key, '|') // "Ethernet0|3"; on a chassis host|asic|port|queue
+		if i < 0 {
 			return false
+		}
+		port, queues := key[:i], key[i+1:]
+		port = port[strings.LastIndexByte(port, '|')+1:]
+		if r.strict[reference(f["scheduler"])] {
+			q := r.qosFor(port)
+			for _, tc := range dscps(queues) {
+				if tc < 8 && !slices.Contains(q.Strict, tc) {
+					q.Strict = append(q.Strict, tc)
+				}
+			}
+		}
+		if name == "" {
+			return f["scheduler"] != ""
 		}
 		profile := r.qosNamed("", "WRED profile "+name)
 		if len(profile.ECN) == 0 {
