@@ -232,6 +232,13 @@ func (a *app) lookAtNodes(ctx context.Context, t remote.Transport, alloc hosts.A
 		n.look.Seen++
 		n.hosts, n.names = append(n.hosts, seen), append(n.names, h.Name)
 	}
+	if n.look.Seen > 0 {
+		for i := range n.finds {
+			if n.finds[i].ID == unreachableID {
+				n.finds[i].Why += "; what is set for the job is assumed to be right there"
+			}
+		}
+	}
 	n.paths = paths
 	where := map[string]bool{}
 	for _, h := range ready {
@@ -292,10 +299,12 @@ func readNode(r remote.Result) (topology.Host, error) {
 	return discover.Read(snap)
 }
 
+const unreachableID = "node.unreachable"
+
 func unreachable(host string, err error) finding.Finding {
 	f := finding.Finding{
-		ID: "node.unreachable", Severity: finding.Error, Host: host, Subject: "node", Seen: "no answer", Wanted: "a look at the host",
-		Why: "nothing is known of this host: what is set for the job is assumed to be right there",
+		ID: unreachableID, Severity: finding.Error, Host: host, Subject: "node", Seen: "no answer", Wanted: "a look at the host",
+		Why: "nothing is known of this host",
 	}
 	if err == nil {
 		return f
