@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -469,6 +470,141 @@ func TestProgramIsKnownByItsMark(t *testing.T) {
 	}
 	if out, _ := run(); strings.Contains(out, "planted") {
 		t.Errorf("a planted program was run: %q", out)
+	}
+}
+
+// TestProgramInOpenPlaces: a program that somebody else may write, or in a
+// directory where somebody else may put another in its place, is not run from
+// there: a copy of ours is. What was looked at is what is run.
+func TestProgramInOpenPlaces(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("files of other users need root")
+	}
+	text := []byte("#!/bin/sh\necho ours\n")
+	for _, tc := range []struct {
+		name string
+		make func(dir, prog string) error
+		want bool // it is run where it lies
+	}{
+		{"ours", func(string, string) error { return nil }, true},
+		{"group may write it", func(_, prog string) error { return os.Chmod(prog, 0o775) }, false},
+		{"all may write it", func(_, prog string) error { return os.Chmod(prog, 0o757) }, false},
+		{"somebody else's", func(_, prog string) error { return os.Chown(prog, 65534, 0) }, false},
+		{"in somebody else's directory", func(dir, _ string) error { return os.Chown(dir, 65534, 0) }, false},
+		{"in a directory that all may write", func(dir, _ string) error { return os.Chmod(dir, 0o777) }, false},
+		{"in a directory that its group may write", func(dir, _ string) error { return os.Chmod(dir, 0o2775) }, false},
+		{"in a sticky directory", func(dir, _ string) error { return os.Chmod(dir, 0o777|os.ModeSticky) }, true},
+		{"below a directory that all may write", func(dir, _ string) error { return os.Chmod(filepath.Dir(dir), 0o777) }, false},
+		{"by a link into such a directory", func(dir, prog string) error {
+			away := filepath.Join(filepath.Dir(dir), "away")
+			err := errors.Join(os.Mkdir(away, 0o700), os.Rename(prog, filepath.Join(away, "prog")), os.Symlink(filepath.Join(away, "prog"), prog), os.Chmod(away, 0o777))
+			return err
+		}, false},
+		{"by a link", func(dir, prog string) error {
+			return errors.Join(os.Rename(prog, prog+"-1"), os.Symlink("prog-1", prog))
+		}, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			base, err := os.MkdirTemp("/run", "fabrun-stage-")
+			if err != nil {
+				t.Skipf("it needs a folder below which all are closed: %v", err)
+			}
+			t.Cleanup(func() { _ = os.RemoveAll(base) })
+			dir := filepath.Join(base, "below", "bin")
+			prog := filepath.Join(dir, "prog")
+			if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(prog, text, 0o755)); err != nil {
+				t.Fatal(err)
+			}
+			p, err := ReadProgram(prog, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := tc.make(dir, prog); err != nil {
+				t.Fatal(err)
+			}
+			home := filepath.Join(base, "home")
+			rs, paths := RunProgram(t.Context(), envTransport{NewLocal(), []string{"HOME=" + home, "XDG_CACHE_HOME="}}, []string{"h"}, p, nil, Options{})
+			if rs[0].Err != nil || string(rs[0].Stdout) != "ours\n" {
+				t.Fatalf("%q %v", rs[0].Stdout, rs[0].Err)
+			}
+			if got := paths["h"] == prog; got != tc.want {
+				t.Errorf("it was run at %s", paths["h"])
+			}
+		})
+	}
+}
+
+// TestProgramSwappedWhileItIsLookedAt: whoever changes the file between the look
+// and the start changes nothing.
+func TestProgramSwappedWhileItIsLookedAt(t *testing.T) {
+	base, err := os.MkdirTemp("/run", "fabrun-stage-")
+	if err != nil {
+		t.Skipf("it needs a folder below which all are closed: %v", err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(base) })
+	prog, tools := filepath.Join(base, "prog"), filepath.Join(base, "tools")
+	evil := filepath.Join(base, "evil")
+	err = errors.Join(os.Mkdir(tools, 0o755), os.WriteFile(prog, []byte("#!/bin/sh\necho ours\n"), 0o755), os.WriteFile(evil, []byte("#!/bin/sh\necho planted\n"), 0o755),
+		// It stands in for an attacker who is quick: the swap comes right after the look.
+		os.WriteFile(filepath.Join(tools, "sha256sum"), []byte("#!/bin/sh\n/usr/bin/sha256sum\n/bin/mv -f "+evil+" "+prog+"\n"), 0o755))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := ReadProgram(prog, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rs, paths := RunProgram(t.Context(), envTransport{NewLocal(), []string{"HOME=" + base, "XDG_CACHE_HOME=", "PATH=" + tools + ":" + os.Getenv("PATH")}}, []string{"h"}, p, nil, Options{})
+	if string(rs[0].Stdout) != "ours\n" || rs[0].Err != nil || paths["h"] != prog {
+		t.Errorf("%q at %s, %v", rs[0].Stdout, paths["h"], rs[0].Err)
+	}
+	if text, err := os.ReadFile(prog); err != nil || !strings.Contains(string(text), "planted") {
+		t.Errorf("the test did not swap it: %q %v", text, err)
+	}
+}
+
+// TestStagedCopiesAge: a copy that nobody has used for a week goes when another
+// is brought; the one in use and other files stay.
+func TestStagedCopiesAge(t *testing.T) {
+	home := t.TempDir()
+	cache := filepath.Join(home, ".cache", "fabrun")
+	if err := os.MkdirAll(cache, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	old := time.Now().Add(-30 * 24 * time.Hour)
+	for _, name := range []string{"fabrun-old", "launcher-old", "fabrun-new"} {
+		path := filepath.Join(cache, name)
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if name != "fabrun-new" {
+			if err := os.Chtimes(path, old, old); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	prog := filepath.Join(t.TempDir(), "prog")
+	if err := os.WriteFile(prog, []byte("#!/bin/sh\necho ours\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p, err := ReadProgram(prog, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Path = "/no/such/place"
+	if rs, _ := RunProgram(t.Context(), envTransport{NewLocal(), []string{"HOME=" + home, "XDG_CACHE_HOME="}}, []string{"h"}, p, nil, Options{}); rs[0].Err != nil {
+		t.Fatal(rs[0].Err)
+	}
+	var left []string
+	entries, err := os.ReadDir(cache)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	if want := []string{"fabrun-" + p.Sum(), "fabrun-new", "launcher-old"}; !slices.Equal(left, want) {
+		t.Errorf("left %q, want %q", left, want)
 	}
 }
 

@@ -68,25 +68,48 @@ func goBuildID(text []byte) string {
 // nonce, $2 its path here, $3 its SHA-256, $4 its mark, $5 the machine wanted,
 // the rest are its arguments.
 //
-// A file that only its owner, us or root, can have put there is known by its
-// mark, which costs a page; any other is hashed. Directories for copies: one
-// that lasts, else memory. A directory must be ours and closed to others, or
-// another user could put a program there.
-const findScript = `n=$1 p=$2 h=$3 k=$4 m=$5; shift 5
-same() {
-  [ -f "$1" ] && [ -x "$1" ] || return 1
-  if [ -n "$k" ] && { [ -O "$1" ] || [ "$(stat -Lc %u "$1" 2>/dev/null)" = 0 ]; }; then
-    head -c 8192 "$1" 2>/dev/null | LC_ALL=C grep -qF -e "$k"
-  else [ "$(sha256sum <"$1" 2>/dev/null | cut -c1-64)" = "$h" ]; fi
+// What is run is what was looked at: an open descriptor. It is a file of ours or
+// of root that nobody else may write, in directories of which the same is true
+// (or that are sticky), since it is later started by its path. Then the mark
+// tells, which costs a page; without one the file is hashed. Directories for
+// copies: one that lasts, else memory. A directory must be ours and closed to
+// others, or another user could put a program there.
+const findScript = `n=$1 p=$2 h=$3 k=$4 m=$5; shift 5; me=$(id -u)
+safe() {
+  d=$1
+  while d=${d%/*}; [ -n "$d" ]; do set -- "$@" "$d"; done
+  stat -Lc '%u %a' "$@" / 2>/dev/null | {
+    i=0
+    while read -r u a; do
+      i=$((i+1))
+      [ "$u" = 0 ] || [ "$u" = "$me" ] || exit 1
+      case $i:$a in [!1]:[1357]???|??:[1357]???) ;; *[2367]|*[2367]?) exit 1 ;; esac
+    done
+    [ $i = $(($#+1)) ]
+  }
 }
-if same "$p"; then echo "$n have $p"; exec "$p" "$@"; fi
+same() {
+  [ -f "$1" ] && [ -x "$1" ] && [ -r "$1" ] && safe "$1" || return 1
+  r=$(readlink -f "$1") && { [ "$r" = "$1" ] || safe "$r"; } || return 1
+  exec 9<"$r"
+  if [ -n "$k" ]; then head -c 8192 <&9 | LC_ALL=C grep -qF -e "$k"
+  else [ "$(sha256sum <&9 | cut -c1-64)" = "$h" ]; fi && return 0
+  exec 9<&-
+  return 1
+}
+run() {
+  echo "$n have $1"; shift
+  [ -e /proc/self/fd/9 ] && exec /proc/self/fd/9 "$@"
+  exec "$r" "$@"
+}
+if same "$p"; then run "$p" "$@"; fi
 if [ -n "$m" ] && [ "$(uname -m)" != "$m" ]; then echo "$n arch $(uname -m)"; exit 0; fi
 umask 077
-for d in "${XDG_CACHE_HOME:-$HOME/.cache}/fabrun" "/dev/shm/fabrun-$(id -u)" "${TMPDIR:-/tmp}/fabrun-$(id -u)"; do
+for d in "${XDG_CACHE_HOME:-$HOME/.cache}/fabrun" "/dev/shm/fabrun-$me" "${TMPDIR:-/tmp}/fabrun-$me"; do
   mkdir -p "$d" 2>/dev/null || continue
   [ -d "$d" ] && [ ! -L "$d" ] && [ -O "$d" ] || continue
   chmod 700 "$d" 2>/dev/null || continue
-  if same "$d/fabrun-$h"; then echo "$n have $d/fabrun-$h"; exec "$d/fabrun-$h" "$@"; fi
+  if same "$d/fabrun-$h"; then touch "$d/fabrun-$h"; run "$d/fabrun-$h" "$@"; fi
   t=$d/.x$$; printf '#!/bin/sh\nexit 0\n' >"$t" 2>/dev/null && chmod 700 "$t" && "$t" 2>/dev/null; ok=$?; rm -f "$t"
   [ $ok = 0 ] && { echo "$n need $d"; exit 0; }
 done
@@ -94,9 +117,12 @@ echo "$n none"`
 
 // putScript writes standard input to $2/fabrun-$3 by way of a file of its own,
 // and only when all of it arrived; then it is run. $1 is the nonce, $4 the name
-// of that file: hosts may share the directory.
+// of that file: hosts may share the directory. Copies that nobody has used for a
+// week go.
 const putScript = `n=$1 d=$2 h=$3 t=$2/.$4; shift 4; umask 077; trap 'rm -f "$t"' EXIT
+[ -d "$d" ] && [ ! -L "$d" ] && [ -O "$d" ] && chmod 700 "$d" || exit 125
 cat >"$t" && [ "$(sha256sum <"$t" | cut -c1-64)" = "$h" ] && chmod 700 "$t" && mv -f "$t" "$d/fabrun-$h" || exit 125
+find "$d" -maxdepth 1 -type f -name 'fabrun-*' ! -name "fabrun-$h" -mtime +7 -exec rm -f {} + 2>/dev/null
 trap - EXIT; echo "$n have $d/fabrun-$h"; exec "$d/fabrun-$h" "$@" </dev/null`
 
 // RunProgram runs p with args on every host and returns the results in the
