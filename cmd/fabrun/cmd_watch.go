@@ -45,7 +45,9 @@ carried the job's data: which network and devices, GPUDirect or not, a fallback
 to TCP and its cause. Lines of launchers, other ranks and the program itself may
 stand in between. Several files are logs of one job.
 
-What a log does not show is unknown (null in --json), never guessed.
+What a log does not show is unknown (null in --json), never guessed. Of several runs
+in one log (a restart, a benchmark in a loop) each has its verdict ("runs" in --json);
+that of the document, and the exit status, is the last one's.
 
 With --follow, --pattern or --counters it is the eye of one node of a running job:
 it reads the log files of a directory or pattern as they grow, and the node's RDMA and network

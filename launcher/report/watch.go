@@ -13,10 +13,25 @@ import (
 // on, then what happened.
 func Watch(w io.Writer, v watch.Verdict) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n", v.Sentence)
+	for i, run := range v.Runs {
+		if i > 0 {
+			b.WriteString("\n")
+		}
+		fmt.Fprintf(&b, "Run %d of %d: ", i+1, len(v.Runs))
+		oneRun(&b, run)
+	}
+	if len(v.Runs) == 0 {
+		oneRun(&b, v)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func oneRun(b *strings.Builder, v watch.Verdict) {
+	fmt.Fprintf(b, "%s\n", v.Sentence)
 	row := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(&b, "  %-14s %s\n", name, value)
+			fmt.Fprintf(b, "  %-14s %s\n", name, value)
 		}
 	}
 	row("library", strings.TrimSpace(v.Library+" "+v.Version))
@@ -37,8 +52,6 @@ func Watch(w io.Writer, v watch.Verdict) error {
 			b.WriteString("    " + ev.Line + "\n")
 		}
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
 }
 
 // EventLine is one event as one line, without a line end.

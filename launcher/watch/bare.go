@@ -104,6 +104,9 @@ func (st *state) testsRank(m *message) bool {
 	if r < 0 || !ok || len(st.tests) >= maxProcs {
 		return false
 	}
+	if _, there := st.tests[r]; there && st.testsDone && st.number+1 < maxRuns {
+		return st.nextRun().testsRank(m)
+	}
 	host, _, ok = strings.Cut(strings.TrimSpace(host), " ")
 	if !ok {
 		return false

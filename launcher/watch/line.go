@@ -234,6 +234,13 @@ func begunByExport(before []byte) bool {
 // line reads one cleaned line that holds an anchor.
 func (st *state) line(b []byte, first int) {
 	st.lines++
+	st.runs.lines++
+	st.read(b, first)
+	st.runs.settle()
+}
+
+// read reads a line, also one that was kept.
+func (st *state) read(b []byte, first int) {
 	if first >= 0 && st.quick(b, first) {
 		return
 	}
@@ -272,8 +279,19 @@ func (st *state) line(b []byte, first int) {
 		if s.hasPrefix {
 			m.proc, m.dev = st.procOf(s), s.dev
 		}
-		st.library("nccl")
-		st.message(m)
+		home := st
+		if m.proc != nil {
+			home = m.proc.home
+		}
+		if home == nil {
+			st.runs.keep(m.proc, append(bytes.Clone(b[s.start:s.text]), text...))
+			continue
+		}
+		if m.proc != nil {
+			m.proc.last, home.last = st.runs.lines, st.runs.lines
+		}
+		home.library("nccl")
+		home.message(m)
 	}
 }
 

@@ -455,6 +455,8 @@ func (st *state) intelStartup(m *message) bool {
 	switch {
 	case strings.HasPrefix(t, "libfabric provider: "):
 		st.said(m, strings.TrimSpace(t[len("libfabric provider: "):]))
+	case strings.Contains(t, "MPI Library, Version ") && st.mpi.ranksDone && st.number+1 < maxRuns:
+		return st.nextRun().intelStartup(m)
 	case strings.Contains(t, "MPI Library, Version "):
 		_, v, _ := strings.Cut(t, "MPI Library, Version ")
 		st.mpi.version = word([]byte(v))

@@ -172,6 +172,7 @@ func (st *state) versionLine(m *message) {
 // forms, and '… rank R nRanks N nNodes K localRanks L localRank I MNNVL 0|1'.
 func (st *state) commLine(m *message) {
 	t := m.text
+	st.claims(m.proc, t)
 	n := intAfter(t, "nranks ")
 	r := intAfter(t, " rank ")
 	if r < 0 && bytes.HasPrefix(t, []byte("rank ")) {
@@ -1056,7 +1057,11 @@ func (p *proc) goesOn(to start) {
 	}
 }
 
-func (st *state) driverLine(m *message) { m.proc.goesOn(startDriver) }
+func (st *state) driverLine(m *message) {
+	if !st.again(m) {
+		m.proc.goesOn(startDriver)
+	}
+}
 
 func (st *state) profilerLine(m *message) { m.proc.goesOn(startMiddle) }
 

@@ -71,21 +71,26 @@ func (st *state) quick(b []byte, at int) bool {
 		return false
 	}
 	p.lines++
-	st.library("nccl")
+	if p.home == nil {
+		st.runs.keep(p, b)
+		return true
+	}
+	p.last, p.home.last = st.runs.lines, st.runs.lines
+	p.home.library("nccl")
 	m := &st.msg
 	m.proc, m.rank, m.dev, m.warn, m.nccl, m.clean, m.text, m.raw = p, -1, dev, false, true, true, trimEnd(text), b
-	st.message(m)
+	p.home.message(m)
 	return true
 }
 
 // procAt returns the process that the beginning of a line names, and the device;
 // nil where it names none, or one too many.
 func (st *state) procAt(b []byte) (*proc, int) {
-	if st.heads == nil {
-		st.heads = make([]head, headSlots)
+	if st.runs.heads == nil {
+		st.runs.heads = make([]head, headSlots)
 	}
 	i := mix(b) % headSlots &^ 1
-	pair := st.heads[i : i+2]
+	pair := st.runs.heads[i : i+2]
 	for k := range pair {
 		if pair[k].is(b) {
 			return pair[k].proc, int(pair[k].dev)

@@ -79,9 +79,10 @@ func TestQuickSaysTheSame(t *testing.T) {
 			_ = src.Close()
 			for line := range bytes.FieldsFuncSeq(text, func(r rune) bool { return r == '\n' || r == '\r' }) {
 				if ofWholeLogs().find(line, 0) < len(line) {
-					slow.st.line(cleanLine(nil, line), -1)
+					slow.runs.latest().line(cleanLine(nil, line), -1)
 				}
 			}
+			slow.runs.settleAll()
 			if d := cmp.Diff(slow.Verdict(), quick.Verdict()); d != "" {
 				t.Errorf("%s (-slow +quick):\n%s", name, d)
 			}
@@ -90,7 +91,7 @@ func TestQuickSaysTheSame(t *testing.T) {
 			}
 			procs := func(w *Watcher) map[procKey]int {
 				out := map[procKey]int{}
-				for k, p := range w.st.procs {
+				for k, p := range w.runs.latest().procs {
 					out[k] = p.lines
 				}
 				return out
@@ -122,7 +123,7 @@ func TestManyProcessesShareTheTables(t *testing.T) {
 		_, _ = s.Write(b.Bytes())
 	}
 	counted := 0
-	for k, p := range w.st.procs {
+	for k, p := range w.runs.latest().procs {
 		if k.host != p.host || k.pid != p.pid {
 			t.Fatalf("process %v under the name %v", *p, k)
 		}
@@ -131,7 +132,7 @@ func TestManyProcessesShareTheTables(t *testing.T) {
 	if counted != 3*nodes*perNode {
 		t.Errorf("%d lines counted, want %d", counted, 3*nodes*perNode)
 	}
-	if n := w.st.totals(func(k transportKey) bool { return k.gdr == gdrYes }); n != 3*nodes*perNode {
+	if n := w.runs.latest().totals(func(k transportKey) bool { return k.gdr == gdrYes }); n != 3*nodes*perNode {
 		t.Errorf("%d channels counted, want %d", n, 3*nodes*perNode)
 	}
 }

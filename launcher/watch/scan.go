@@ -240,6 +240,7 @@ type Source struct {
 	name  string
 	carry []byte // the unfinished line
 	strip []byte // scratch for lines with escapes in them
+	run   int    // in which it is; see runs
 
 	awaits int    // lines in which what stands behind "Last error:" may come
 	before []byte // what stood before that
@@ -301,6 +302,10 @@ func (s *Source) Close() error {
 		s.scan(s.carry)
 		s.carry = nil
 	}
+	s.w.mu.Lock()
+	s.w.at(&s.run)
+	s.w.runs.settleAll()
+	s.w.mu.Unlock()
 	return nil
 }
 
@@ -429,7 +434,7 @@ func (s *Source) line(b []byte, at int, tagged bool) {
 		s.strip = cleanLine(s.strip[:0], b)
 		b, at = s.strip, -1
 	}
-	s.w.st.line(b, at)
+	s.w.at(&s.run).line(b, at)
 	if at >= 0 {
 		return // NCCL itself, not torch
 	}
@@ -464,7 +469,7 @@ func (s *Source) lastError(b []byte, tagged bool) bool {
 		return false
 	}
 	s.awaits = 0
-	s.w.st.quoted(b)
+	s.w.at(&s.run).quoted(b)
 	return true
 }
 

@@ -78,7 +78,8 @@ type Stall struct {
 func (w *Watcher) Standings() []Standing {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	st := &w.st
+	w.runs.settleAll() // nobody says more
+	st := w.runs.latest()
 	hosts := st.trustedHosts()
 	out := []Standing{}
 	for k, p := range st.procs {

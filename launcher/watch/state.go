@@ -39,9 +39,16 @@ type proc struct {
 	begun    [maxBegun]byte // how its last line of a connection between nodes begins
 	begunLen uint8
 
-	iface, addr string   // by which it is reached; addr "" unknown
-	start       start    // how much of its start is there
-	gpus        []gpuUse // those whose connections were told
+	iface, addr string // by which it is reached; addr "" unknown
+	start       start  // how much of its start is there
+
+	first, last uint64 // numbers of its first and last lines
+
+	home   *state   // its run; nil: not known yet
+	from   int      // the first run that it may be of
+	kept   [][]byte // what it said before its run was known
+	claims claim    // what it said of its communicator by then
+	gpus   []gpuUse // those whose connections were told
 }
 
 // maxGPUs bounds the GPUs of one process.
@@ -97,11 +104,17 @@ type pairKey struct {
 
 // state is everything that was learned. All of it is bounded.
 type state struct {
-	opt  Options
-	segs []segment // scratch of line
-	msg  message   // likewise
+	opt    Options
+	runs   *runs
+	number int // of this run
+	comms  map[string]bool
+	owners map[string]*owner // of GPUs, by host and bus
+	// underWay: a communicator was begun.
+	underWay bool
+	last     uint64    // number of the last line of its processes
+	segs     []segment // scratch of line
+	msg      message   // likewise
 
-	heads []head          // beginnings of lines that were met
 	tails [tailSlots]tail // what carries channels, likewise
 
 	lines uint64 // that held an anchor
@@ -175,6 +188,8 @@ func (st *state) init(opt Options) {
 		opt:      opt,
 		procs:    map[procKey]*proc{},
 		hosts:    map[string]*hostSeen{},
+		comms:    map[string]bool{},
+		owners:   map[string]*owner{},
 		channels: map[transportKey]*int{},
 		intra:    map[string]bool{},
 
@@ -194,29 +209,30 @@ func (st *state) init(opt Options) {
 // line has the tail of other bytes in front of its host name, so there only a
 // name that is already known counts.
 func (st *state) procOf(s *segment) *proc {
-	if p := st.procs[procKey{string(s.host), s.pid}]; p != nil {
+	r := st.runs
+	if p := r.index[procKey{string(s.host), s.pid}]; p != nil {
 		p.lines++
 		return p
 	}
 	if !s.clean {
 		for i := range s.host {
-			if p := st.procs[procKey{string(s.host[i:]), s.pid}]; p != nil {
+			if p := r.index[procKey{string(s.host[i:]), s.pid}]; p != nil {
 				return p
 			}
 		}
 		return nil
 	}
-	if len(st.procs) >= maxProcs {
+	if len(r.index) >= maxProcs {
 		return nil
 	}
-	p := &proc{host: string(s.host), pid: s.pid, lines: 1}
-	st.procs[procKey{p.host, p.pid}] = p
-	h := st.hosts[p.host]
-	if h == nil {
-		h = &hostSeen{}
-		st.hosts[p.host] = h
+	p := &proc{host: string(s.host), pid: s.pid, lines: 1, from: *r.at, first: r.lines}
+	r.index[procKey{p.host, p.pid}] = p
+	switch {
+	case !st.underWay && len(r.all) == 1, !s.hasPrefix:
+		st.adopt(p)
+	default:
+		r.waiting = append(r.waiting, p) // only NCCL's own lines tell of a communicator
 	}
-	h.procs = append(h.procs, p)
 	return p
 }
 

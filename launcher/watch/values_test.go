@@ -54,7 +54,7 @@ func TestValuesEndWhereNCCLEndsThem(t *testing.T) {
 				if _, err := w.Source("").ReadFrom(strings.NewReader(log)); err != nil {
 					t.Fatal(err)
 				}
-				if got := w.st.env[v.name]; got != value {
+				if got := w.runs.latest().env[v.name]; got != value {
 					t.Errorf("%s is %q, want %q, in %q", v.name, got, value, log[len(speaker):])
 				}
 			}

@@ -52,6 +52,9 @@ type Verdict struct {
 	Pairs       []Pair       `json:"pairs,omitempty"` // only where they were asked for
 	Events      []Event      `json:"events"`
 	Sentence    string       `json:"sentence"` // the verdict in one sentence, with the fix
+	// Runs are those of which one log tells, oldest first, where it is more than one:
+	// the verdict is that of the last.
+	Runs []Verdict `json:"runs,omitempty"`
 }
 
 // Connections counts those of NCCL between nodes, by how they reach the GPU's memory.
@@ -109,30 +112,38 @@ type Known struct {
 // Its memory does not grow with the length of what it reads; it grows with the
 // number of processes, up to a bound.
 type Watcher struct {
-	mu  sync.Mutex
-	opt Options
-	st  state
+	mu   sync.Mutex
+	opt  Options
+	runs *runs
 }
 
 // New returns a Watcher that has seen nothing.
 func New(opt Options) *Watcher {
-	w := &Watcher{opt: opt}
-	w.st.init(opt)
-	return w
+	return &Watcher{opt: opt, runs: newRuns(opt)}
 }
 
-// Verdict says what the Watcher has seen so far.
+// at returns the run in which a source is whose next line is read.
+func (w *Watcher) at(run *int) *state {
+	w.runs.at = run
+	return w.runs.all[*run]
+}
+
+// Verdict says what the Watcher has seen so far, of the last run.
 func (w *Watcher) Verdict() Verdict {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.st.verdict()
+	return w.runs.verdict()
 }
 
 // Events returns what happened so far, oldest first.
 func (w *Watcher) Events() []Event {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return append([]Event(nil), w.st.events...)
+	var out []Event
+	for _, st := range w.runs.all {
+		out = append(out, st.events...)
+	}
+	return out
 }
 
 // Progress counts the lines of libraries that were read: it stands still where
@@ -140,13 +151,17 @@ func (w *Watcher) Events() []Event {
 func (w *Watcher) Progress() uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.st.lines
+	n := uint64(0)
+	for _, st := range w.runs.all {
+		n += st.lines
+	}
+	return n
 }
 
 // elide notes that lines were left out, as people do with "..." in what they
 // quote: then nothing can be counted.
 func (w *Watcher) elide() {
 	w.mu.Lock()
-	w.st.elided = true
+	w.runs.latest().elided = true
 	w.mu.Unlock()
 }

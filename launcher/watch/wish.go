@@ -62,11 +62,28 @@ func (v Verdict) AsAsked(setting string) Verdict {
 	return v
 }
 
-// Merge joins what the eyes of several nodes say of one job.
+// Merge joins what the eyes of several nodes say of one job. Where all of them saw as
+// many runs, each run is joined too.
 func Merge(vs []Verdict) Verdict {
 	if len(vs) == 1 {
 		return vs[0]
 	}
+	out := merge(vs)
+	spoke := slices.DeleteFunc(slices.Clone(vs), func(v Verdict) bool { return v.Library == "" && len(v.Events) == 0 })
+	if len(spoke) == 0 || slices.ContainsFunc(spoke, func(v Verdict) bool { return len(v.Runs) != len(spoke[0].Runs) }) {
+		return out
+	}
+	for i := range spoke[0].Runs {
+		var run []Verdict
+		for _, v := range spoke {
+			run = append(run, v.Runs[i])
+		}
+		out.Runs = append(out.Runs, merge(run))
+	}
+	return out
+}
+
+func merge(vs []Verdict) Verdict {
 	out := Verdict{Schema: SchemaVerdict, Networks: []string{}, InterNodeTransports: []string{}, Devices: []string{}, FatalErrors: []string{}, Events: []Event{}}
 	said := map[string]bool{}
 	var unknown, sure bool
