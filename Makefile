@@ -20,7 +20,7 @@ build: ## fabrun (static) and its NVML helper, into bin/
 test: needs-gcc ## all tests, race detector on; what needs the real thing skips with its reason
 	$(GO) test -race ./... ./testdata/hosts
 
-check: fmt vet staticcheck tidy docs-check tracked static ## everything but the tests: what must pass before a commit
+check: fmt vet staticcheck deadcode tidy docs-check tracked static ## everything but the tests: what must pass before a commit
 
 fmt:
 	@out=$$($(TOOL) gofumpt -l .); test -z "$$out" || { echo "not formatted (run '$(TOOL) gofumpt -w .'):"; echo "$$out"; exit 1; }
@@ -30,6 +30,9 @@ vet:
 
 staticcheck:
 	$(TOOL) staticcheck ./...
+
+deadcode: # no function that neither a program nor a test reaches
+	@out=$$($(TOOL) deadcode -test ./...) || exit 1; test -z "$$out" || { echo "unreachable:"; echo "$$out"; exit 1; }
 
 tidy:
 	$(GO) mod tidy -diff
@@ -73,7 +76,7 @@ test-real: ## the tests that start real launchers and schedulers (installs them 
 needs-gcc:
 	@command -v gcc >/dev/null && echo '#include <stdlib.h>' | gcc -E - >/dev/null 2>&1 || testdata/tools/need gcc libc6-dev
 
-.PHONY: help build demo test test-real check fmt vet staticcheck tidy static docs docs-check tracked golden fuzz bench realdata needs-gcc
+.PHONY: help build demo test test-real check fmt vet staticcheck deadcode tidy static docs docs-check tracked golden fuzz bench realdata needs-gcc
 
 lab: ## two QEMU nodes with two rails of Soft-RoCE (NODES=n; FABRUN_LAB_DIR for a second one)
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/fabrun ./cmd/fabrun

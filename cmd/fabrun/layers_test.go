@@ -36,21 +36,21 @@ var layers = []layer{
 	{"topology/discover", []string{"envgen/vars", "topology", "topology/finding"}, []string{"os", "os/exec", "net"}, "reads any fs.FS and nothing else, so that fixtures, snapshots and machines are one path"},
 	{"topology/live", []string{"envgen/vars", "topology", "topology/finding", "topology/discover"}, nil, "the machine's own extras; never needed for a plan from a snapshot"},
 	{"topology/live/opinions", nil, nil, "only the helper links what it brings: cmd/fabrun must not (TestStartsLight)"},
-	{"profiles", []string{"topology/finding"}, []string{"os/exec", "net"}, "what a site knows; it never looks at a machine"},
+	{"profiles", nil, []string{"os/exec", "net"}, "what a site knows; it never looks at a machine"},
 	{"profiles/qosconf", []string{"profiles", "topology/finding", "topology/pasted"}, pureStd, "a QoS plan as text for hosts and switches, and back"},
 	{"envgen", []string{"envgen/vars", "topology", "topology/finding", "profiles"}, pureStd, "decides; the same inputs give the same bytes"},
-	{"envgen/lint", []string{"envgen", "envgen/vars", "topology", "topology/finding", "profiles"}, pureStd, "reads scripts as text and runs nothing"},
+	{"envgen/lint", []string{"envgen", "envgen/vars", "topology/finding", "profiles"}, pureStd, "reads scripts as text and runs nothing"},
 	{"launcher/hosts", []string{"topology/finding"}, pureStd, "environment and files come in as values"},
 	{"launcher/openfoam", []string{"topology/finding"}, pureStd, "case files come in as text"},
 	{"launcher/cmdline", []string{"envgen", "envgen/vars", "topology"}, pureStd, "the one reader of command lines"},
-	{"launcher/plan", []string{"envgen", "launcher/cmdline", "launcher/hosts", "launcher/openfoam", "profiles", "topology", "topology/finding"}, pureStd, "decides; starting is launcher's"},
+	{"launcher/plan", []string{"envgen", "launcher/cmdline", "launcher/hosts", "profiles", "topology", "topology/finding"}, pureStd, "decides; starting is launcher's"},
 	{"launcher/watch", nil, pureStd, "judges what readers and samples give it"},
 	{"launcher/remote", nil, nil, "moves bytes and knows nothing of what they mean"},
-	{"launcher/remote/remotetest", []string{"launcher/remote"}, nil, "an ssh server for tests"},
-	{"launcher/preflight", []string{"envgen", "launcher/hosts", "profiles", "topology", "topology/finding", "topology/health", "topology/pasted"}, []string{"os", "os/exec", "net"}, "observes through the caller's Runner"},
-	{"launcher", []string{"envgen", "launcher/hosts", "launcher/plan", "launcher/watch"}, []string{"mod:github.com/spf13/cobra", "mod:golang.org/x/crypto"}, "processes, signals, files followed; it decides nothing"},
+	{"launcher/remote/remotetest", nil, nil, "an ssh server for tests"},
+	{"launcher/preflight", []string{"profiles", "topology", "topology/finding", "topology/health", "topology/pasted"}, []string{"os", "os/exec", "net"}, "observes through the caller's Runner"},
+	{"launcher", []string{"launcher/plan", "launcher/watch"}, []string{"mod:github.com/spf13/cobra", "mod:golang.org/x/crypto"}, "processes, signals, files followed; it decides nothing"},
 	{"launcher/report", []string{
-		"envgen", "envgen/lint", "envgen/vars", "launcher/cmdline", "launcher/hosts", "launcher/plan", "launcher/preflight", "launcher/watch", "launcher/openfoam",
+		"envgen", "envgen/lint", "envgen/vars", "launcher/cmdline", "launcher/hosts", "launcher/plan", "launcher/preflight", "launcher/watch",
 		"profiles", "profiles/qosconf", "topology", "topology/finding", "topology/health", "topology/pasted",
 	}, []string{"os", "os/exec", "net"}, "shows; last and alone"},
 	{"testdata/hosts", nil, nil, "the machines of the tests and the demo, embedded"},
@@ -177,7 +177,14 @@ func TestLayers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("asks the go command")
 	}
-	for _, p := range goList(t) {
+	used := map[string]bool{} // third-party modules
+	pkgs := goList(t)
+	for _, l := range layers {
+		if !slices.ContainsFunc(pkgs, func(p listedPackage) bool { return p.ImportPath == "fabrun/"+l.pkg }) {
+			t.Errorf("the layer table has %s, which is no package", l.pkg)
+		}
+	}
+	for _, p := range pkgs {
 		name := strings.TrimPrefix(p.ImportPath, "fabrun/")
 		isCmd := strings.HasPrefix(name, "cmd/") || strings.HasPrefix(name, "testdata/lab") || strings.HasPrefix(name, "testdata/bench")
 		i := slices.IndexFunc(layers, func(l layer) bool { return l.pkg == name })
@@ -198,6 +205,9 @@ func TestLayers(t *testing.T) {
 				t.Errorf("%s imports %s: never (%s)", name, imp, layers[i].why)
 			}
 			for module, home := range homes {
+				if imp == module || strings.HasPrefix(imp, module+"/") {
+					used[module] = true
+				}
 				if (imp == module || strings.HasPrefix(imp, module+"/")) && name != home && !strings.HasPrefix(name, home+"/") {
 					t.Errorf("%s imports %s, whose home is %s", name, imp, home)
 				}
@@ -205,6 +215,11 @@ func TestLayers(t *testing.T) {
 		}
 		if isCmd {
 			continue
+		}
+		for _, may := range layers[i].may {
+			if !slices.Contains(p.Imports, "fabrun/"+may) {
+				t.Errorf("%s does not import %s, which its row allows: take the permission away", name, may)
+			}
 		}
 		for _, never := range layers[i].never {
 			if module, ok := strings.CutPrefix(never, "mod:"); ok {
@@ -214,6 +229,11 @@ func TestLayers(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+	for module, home := range homes {
+		if !used[module] {
+			t.Errorf("nobody imports %s, whose home is %s: take the row away", module, home)
 		}
 	}
 }

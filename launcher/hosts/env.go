@@ -40,15 +40,6 @@ var sources = []source{
 	{"aws-batch", fromAWSBatch},
 }
 
-// Sources returns the names of what FromEnv asks, in order.
-func Sources() []string {
-	names := make([]string, len(sources))
-	for i, s := range sources {
-		names[i] = s.name
-	}
-	return names
-}
-
 // FromEnv returns the allocation that the environment tells of. Where it tells
 // of none, Source is "" and there are no hosts: the job runs on this machine.
 // A source that is there but cannot be read is an error that names the

@@ -135,9 +135,8 @@ func (l *look) usesHCA(name string) bool {
 	return slices.ContainsFunc(l.ports, func(r portRef) bool { return r.hca.Name == name && r.mine })
 }
 
-func (r portRef) roce() bool   { return r.port.LinkLayer == "Ethernet" && r.hca.SpeaksRoCE() }
-func (r portRef) ib() bool     { return r.port.LinkLayer == "InfiniBand" }
-func (r portRef) active() bool { return r.port.State == "ACTIVE" }
+func (r portRef) roce() bool { return r.port.LinkLayer == "Ethernet" && r.hca.SpeaksRoCE() }
+func (r portRef) ib() bool   { return r.port.LinkLayer == "InfiniBand" }
 
 func (l *look) netdev(name string) *topology.Netdev {
 	for i := range l.h.Netdevs {
