@@ -120,6 +120,7 @@ func runRun(ctx context.Context, a *app, o runOptions, args []string) error {
 	}
 	ctx = jobCtx
 	childTakesSignals(ctx, true)
+	astray := lookAstray(p, &job, endJob)
 	var st launcher.Status
 	if todo.torch != nil {
 		st, err = a.runNodes(ctx, todo.torch, job, o.jobOptions, eyes)
@@ -129,6 +130,9 @@ func runRun(ctx context.Context, a *app, o runOptions, args []string) error {
 	childTakesSignals(ctx, false)
 	if broken := eyes.finish(st, err != nil); broken != nil {
 		return broken
+	}
+	if lost := astray.err(); lost != nil {
+		return lost
 	}
 	if err != nil && todo.torch != nil {
 		return &exitError{Code: exitInternal, Err: err}

@@ -622,7 +622,8 @@ func (a *app) programFacts(ctx context.Context, cmd cmdline.Command, p probed) p
 	}
 	if cmd.Launcher.Dialect == cmdline.Torchrun {
 		switch {
-		case cmd.Launcher.Words > 1: // python -m torch.distributed.run
+		case cmdline.RunnerAt(cmd.Argv) != "": // of an environment that is made when it starts
+		case strings.HasPrefix(filepath.Base(cmd.Name()), "python"): // python -m torch.distributed.run
 			f.Python = p.path
 		case p.resolved != "":
 			f.Python = shebang(p.resolved)
@@ -757,6 +758,10 @@ func (a *app) probeLauncher(ctx context.Context, argv []string) (probed, error) 
 		return probed{}, nil
 	}
 	env, name := cmdline.EnvAt(argv, a.env), argv[cmdline.LauncherAt(argv)]
+	runner := cmdline.RunnerAt(argv) != ""
+	if runner {
+		name = argv[0] // which launcher it finds, only it knows
+	}
 	dir, err := os.Getwd()
 	if err != nil {
 		dir = "."
@@ -770,7 +775,7 @@ func (a *app) probeLauncher(ctx context.Context, argv []string) (probed, error) 
 	if real, err := filepath.EvalSymlinks(file); err == nil {
 		p.resolved = real
 	}
-	if !cmdline.AsksVersion(argv) {
+	if runner || !cmdline.AsksVersion(argv) {
 		return p, nil
 	}
 	info, err := os.Stat(file)

@@ -554,7 +554,7 @@ func (c Command) Executable() string {
 func (c Command) Executables() []string {
 	var out []string
 	for _, words := range c.Programs() {
-		if w := walk(words); w.Doubt == "" && w.Container == "" && w.At < len(words) {
+		if w := walk(words); w.Doubt == "" && w.Container == "" && w.Runner == "" && w.At < len(words) {
 			out = append(out, words[w.At])
 		}
 	}

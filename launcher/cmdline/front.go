@@ -16,11 +16,15 @@ type wrapper struct {
 	binds bool   // it says where the process runs
 	// dashed: the program stands behind "--" and nowhere else is it certain.
 	dashed bool
+	// sub is the word by which it starts a program in an environment of its own,
+	// with another PATH: "run". Its options may stand before and behind it.
+	sub string
 }
 
 // wrappers is the explicit list. Sources: the programs' own manuals (coreutils
 // 9.1, util-linux 2.38, numactl 2.0.16, time 1.9, hwloc 2.9, likwid 5.2,
-// expect 5.45).
+// expect 5.45; the command line references of uv 0.9, conda 25, micromamba 2,
+// poetry 2, pixi 0.5x, hatch 1.14, PDM 2.2x, rye and pipenv).
 var wrappers = []wrapper{
 	{name: "env"}, // read by readEnv
 	{name: "nohup"},
@@ -40,6 +44,24 @@ var wrappers = []wrapper{
 	},
 	{name: "hwloc-bind", binds: true, dashed: true},
 	{name: "likwid-pin", value: "-c -s -d", flags: "-q -i -S -m", binds: true},
+	{
+		name: "uv", sub: "run",
+		value: "--with -w --with-editable --with-requirements -p --python --extra --no-extra --group --no-group --only-group --env-file --index --default-index -i --index-url --extra-index-url " +
+			"-f --find-links --index-strategy --keyring-provider --resolution --prerelease --fork-strategy --exclude-newer -C --config-setting --config-settings-package --link-mode -P --upgrade-package " +
+			"--refresh-package --reinstall-package --no-build-package --no-binary-package --no-build-isolation-package --cache-dir --package --project --directory --config-file --color --python-platform --allow-insecure-host",
+		flags: "--all-extras --dev --no-dev --only-dev --all-groups --no-default-groups --isolated --active --no-active --no-sync --locked --frozen --exact --no-editable --no-project --no-env-file --all-packages " +
+			"-q --quiet -v --verbose --offline --native-tls --no-cache -n --no-config --no-progress --no-index -U --upgrade --reinstall --refresh --no-build --no-binary --no-build-isolation --compile-bytecode " +
+			"--managed-python --no-managed-python --no-python-downloads --no-sources",
+	},
+	{name: "conda", sub: "run", value: "-n --name -p --prefix --cwd", flags: "-v -vv --verbose --dev --debug-wrapper-scripts --no-capture-output --live-stream"},
+	{name: "mamba", sub: "run", value: "-n --name -p --prefix --cwd -a --attach -e --env", flags: "-v -vv --verbose --no-capture-output --live-stream"},
+	{name: "micromamba", sub: "run", value: "-n --name -p --prefix -r --root-prefix --cwd -a --attach -e --env", flags: "-v --verbose -q --quiet"},
+	{name: "poetry", sub: "run", value: "-C --directory -P --project", flags: "-q --quiet -v -vv -vvv --verbose -n --no-interaction --ansi --no-ansi --no-plugins --no-cache"},
+	{name: "pixi", sub: "run", value: "-e --environment -m --manifest-path -w --workspace --color", flags: "--frozen --locked --as-is --no-install -x --executable --skip-deps --force-activate -q --quiet -v -vv --verbose --no-progress"},
+	{name: "hatch", sub: "run", value: "-e --env -p --project --config --data-dir --cache-dir", flags: "-q --quiet -v --verbose --color --no-color --interactive --no-interactive"},
+	{name: "pdm", sub: "run", value: "-p --project --venv -c --config", flags: "-s --site-packages --recreate -q --quiet -v --verbose -I --ignore-python"},
+	{name: "rye", sub: "run", value: "-f --pyproject"},
+	{name: "pipenv", sub: "run", value: "--python", flags: "-q --quiet -v --verbose --site-packages --system"},
 }
 
 // Front is what stands in front of a program: env VAR=x, numactl -N 0, nohup.
@@ -48,6 +70,7 @@ type Front struct {
 	Env    []string // NAME=VALUE set on the way
 	Unset  []string // names removed on the way
 	Clear  bool     // env -i: nothing of the environment arrives
+	Runner string   // the wrapper with an environment and a PATH of its own: "uv run"; ""
 	Binder string   // the wrapper that says where the process runs; ""
 	Doubt  string   // the wrapper whose words are not all understood; At is its own index
 }
@@ -75,6 +98,9 @@ func readFront(words []string) Front {
 		if wrappers[i].binds {
 			f.Binder = base
 		}
+		if wrappers[i].sub != "" {
+			f.Runner = base + " " + wrappers[i].sub
+		}
 		f.At = next
 	}
 	return f
@@ -86,6 +112,19 @@ func (w wrapper) end(words []string, i int) (int, bool) {
 		n := slices.Index(words[i:], "--")
 		return i + n + 1, n >= 0
 	}
+	if w.sub != "" {
+		at, ok := w.options(words, i)
+		if !ok || at >= len(words) || words[at] != w.sub {
+			return i, false
+		}
+		i = at + 1
+	}
+	i, ok := w.options(words, i)
+	return i + w.own, ok
+}
+
+// options returns the index of the word behind a wrapper's options.
+func (w wrapper) options(words []string, i int) (int, bool) {
 	value, flags := strings.Fields(w.value), strings.Fields(w.flags)
 	for ; i < len(words) && strings.HasPrefix(words[i], "-") && words[i] != "-"; i++ {
 		word := words[i]
@@ -109,7 +148,7 @@ func (w wrapper) end(words []string, i int) (int, bool) {
 			return i, false
 		}
 	}
-	return i + w.own, true
+	return i, true
 }
 
 // readEnv reads env(1): options, NAME=VALUE words, then the program.
@@ -147,9 +186,14 @@ func (f *Front) readEnv(words []string) (int, bool) {
 
 // launcherAt is the index of the word that names the launcher: 0, or behind
 // wrappers that lead to one for certain. Behind "env -i" nothing that fabrun
-// sets would arrive, so that is not looked through.
+// sets would arrive, so that is not looked through; nor is what brings its own
+// PATH, where another launcher of the same name may stand, but for torchrun, of
+// which there is one kind.
 func launcherAt(argv []string) (int, Front) {
 	f := readFront(argv)
+	if f.Runner != "" && (f.At >= len(argv) || identify(argv[f.At:], "", "").Dialect != Torchrun) {
+		return 0, Front{}
+	}
 	if f.At == 0 || f.Clear || f.Doubt != "" || f.At >= len(argv) || !startsRanks(argv[f.At:]) {
 		return 0, Front{}
 	}
@@ -160,6 +204,13 @@ func launcherAt(argv []string) (int, Front) {
 func LauncherAt(argv []string) int {
 	at, _ := launcherAt(argv)
 	return at
+}
+
+// RunnerAt is what stands in front of the launcher and finds it in a PATH of its
+// own: "uv run"; "" nothing.
+func RunnerAt(argv []string) string {
+	_, f := launcherAt(argv)
+	return f.Runner
 }
 
 // EnvAt is the environment that the launcher in a command line is started with:
@@ -184,4 +235,16 @@ func ClearsEnvironment(argv []string) string {
 		return argv[f.At]
 	}
 	return ""
+}
+
+// OfProcess is a launcher's command line as it would be typed, of a process whose
+// own has the interpreter of the launcher's script in front.
+func OfProcess(argv []string) []string {
+	if len(argv) > 1 && strings.Contains(argv[1], "/") && startsRanks(argv[1:]) {
+		switch base := path.Base(argv[0]); {
+		case strings.HasPrefix(base, "python"), base == "sh", base == "bash", base == "dash":
+			return argv[1:]
+		}
+	}
+	return argv
 }

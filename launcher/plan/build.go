@@ -830,6 +830,9 @@ func (b *builder) forwardHydra() {
 // shims make a script's own mpirun go through fabrun: a private directory first
 // in PATH. A script is what is left when the program is no launcher.
 func (b *builder) shims() {
+	if n := len(b.Hosts.Hosts); b.Command.Launcher.Dialect == cmdline.Plain && b.HostsGiven && n > 1 {
+		b.note("the %d hosts reach a torchrun or mpirun that %s calls by its name; a torchrun that it finds in another way would run here alone, and so is ended", n, b.Command.Name())
+	}
 	if b.Command.Launcher.Dialect != cmdline.Plain || b.Self == "" || len(b.Shims) == 0 || b.Command.Container() != "" || !b.Result.RDMA && !b.HostsGiven {
 		return
 	}
@@ -875,12 +878,13 @@ func (b *builder) launcherFindings() {
 	l := b.Command.Launcher
 	switch {
 	case l.Dialect == cmdline.Unknown:
-		hint := ""
+		hint, severity := "", finding.Note
 		if b.HostsGiven {
+			severity = finding.Warning // the headline says how many
 			hint = "the hosts given to fabrun are not handed to it: use its own option for them"
 		}
 		b.find(finding.Finding{
-			ID: "launcher.unknown", Severity: finding.Note, Subject: b.Command.Name(),
+			ID: "launcher.unknown", Severity: severity, Subject: b.Command.Name(),
 			Seen: l.Note, Wanted: "a launcher whose command line fabrun reads",
 			Why: "it gets the environment, and its command line is left as it is; whether the variables reach other hosts is its own affair", Hint: hint,
 		})

@@ -69,6 +69,55 @@ func TestLauncherBehindWrappers(t *testing.T) {
 	}
 }
 
+// TestTorchrunBehindRunners: what starts torchrun in an environment of its own is
+// looked through, where every word is understood and torchrun is what it starts.
+func TestTorchrunBehindRunners(t *testing.T) {
+	for _, tc := range []struct {
+		argv string
+		want string // the command of node 1 of two; "" it is not looked through
+	}{
+		{"uv run torchrun t.py", "uv run torchrun MEET t.py"},
+		{"uv run --with torch --extra cu124 -- torchrun --nproc-per-node 8 t.py", "uv run --with torch --extra cu124 -- torchrun MEET --nproc-per-node 8 t.py"},
+		{"uv --quiet run --frozen -p 3.12 python -m torch.distributed.run t.py", "uv --quiet run --frozen -p 3.12 python -m torch.distributed.run MEET t.py"},
+		{"conda run -n llm --no-capture-output torchrun t.py", "conda run -n llm --no-capture-output torchrun MEET t.py"},
+		{"micromamba run -n llm torchrun t.py", "micromamba run -n llm torchrun MEET t.py"},
+		{"poetry run torchrun t.py", "poetry run torchrun MEET t.py"},
+		{"pixi run -e gpu torchrun t.py", "pixi run -e gpu torchrun MEET t.py"},
+		{"hatch -e gpu run torchrun t.py", "hatch -e gpu run torchrun MEET t.py"},
+		{"pdm run -p /src torchrun t.py", "pdm run -p /src torchrun MEET t.py"},
+		{"rye run torchrun t.py", "rye run torchrun MEET t.py"},
+		{"pipenv run torchrun t.py", "pipenv run torchrun MEET t.py"},
+		{"nohup uv run env A=1 torchrun t.py", "nohup uv run env A=1 torchrun MEET t.py"},
+		{"uv run train.py torchrun", ""},
+		{"uv run python train.py torchrun", ""},
+		{"uv run --of-a-later-version x torchrun t.py", ""},
+		{"uv sync", ""},
+		{"uv run", ""},
+		{"uv pip run torchrun", ""},
+		{"uv run mpirun -np 2 ./a.out", ""},
+		{"make train", ""},
+	} {
+		argv := strings.Fields(tc.argv)
+		cmd := cmdline.Parse(cmdline.Identify(argv, "", ""), argv)
+		if spread, _ := cmd.TorchSpread(nil, 2); spread != (tc.want != "") {
+			t.Errorf("%s: spread %v, read as %+v", tc.argv, spread, cmd.Launcher)
+			continue
+		}
+		if tc.want == "" {
+			if cmd.Launcher.Dialect != cmdline.Plain {
+				t.Errorf("%s: read as %+v", tc.argv, cmd.Launcher)
+			}
+			continue
+		}
+		p := plan.TorchNode(plan.Build(plan.Request{Command: cmd}), cmd, 1, 2, "10.0.0.1", 20001)
+		checkWords(t, p, argv)
+		want := strings.Replace(tc.want, "MEET", "--nnodes=2 --node_rank=1 --master_addr=10.0.0.1 --master_port=20001", 1)
+		if got := strings.Join(p.Words(), " "); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}
+
 // What "env" in front of the launcher sets is the user's, kept and handed on.
 func TestEnvInFrontIsTheUsers(t *testing.T) {
 	argv := strings.Fields("env NCCL_IB_TC=1 PATH=/opt/bin -u UCX_LOG_LEVEL mpirun -np 2 ./a.out")
