@@ -135,6 +135,9 @@ func runRun(ctx context.Context, a *app, o runOptions, args []string) error {
 		return lost
 	}
 	if err != nil && todo.torch != nil {
+		if e := (*exitError)(nil); errors.As(err, &e) {
+			return e
+		}
 		return &exitError{Code: exitInternal, Err: err}
 	}
 	if err != nil {
