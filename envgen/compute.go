@@ -138,6 +138,7 @@ func Compute(in Input) Result {
 	s.judgeAll()
 	res.Findings = s.collapse()
 	finding.Sort(res.Findings)
+	res.Findings = finding.Fold(res.Findings)
 	return res
 }
 

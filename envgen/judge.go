@@ -81,10 +81,11 @@ func (s *state) judgeAll() {
 func (j *judging) say(id string, sev finding.Severity, host string, set Setting, f finding.Finding) {
 	f.ID, f.Severity, f.Host = id, sev, host
 	f.Subject = set.Name
+	what := vartable.Redact(set.Name + "=" + set.Value)
 	if f.Seen == "" {
-		f.Seen = set.Name + "=" + set.Value
+		f.Seen = what
 	} else {
-		f.Seen = set.Name + "=" + set.Value + ": " + f.Seen
+		f.Seen = what + ": " + f.Seen
 	}
 	if set.Where != "" {
 		f.Seen += " (" + set.Where + ")"

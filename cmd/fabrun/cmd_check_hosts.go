@@ -279,6 +279,7 @@ func (a *app) checkJobHosts(ctx context.Context, o hostChecks) (checked, remote.
 }
 
 func (a *app) showChecked(res report.Checked, o hostChecks) error {
+	res.Findings = finding.Fold(res.Findings)
 	if o.out != "" {
 		failing := res.Failing()
 		passing := slices.DeleteFunc(slices.Clone(res.Hosts), func(h string) bool { return slices.Contains(failing, h) })

@@ -127,12 +127,12 @@ func lookFindings(job jobLook, prof profiles.Profile, res envgen.Result) []findi
 	if len(named) > 1 {
 		all = append(all, preflight.Across(named, ports)...)
 	}
-	return slices.DeleteFunc(all, func(f finding.Finding) bool {
+	return finding.Fold(slices.DeleteFunc(all, func(f finding.Finding) bool {
 		missing := func(said finding.Finding) bool { return strings.HasPrefix(f.ID, "place.") && said.Subject == f.Subject }
 		return f.Severity == finding.Note || slices.ContainsFunc(job.finds, missing) || slices.ContainsFunc(res.Findings, func(said finding.Finding) bool {
 			return finding.Supersedes(said.ID, f.ID) && (said.Host == "" || f.Host == "" || said.Host == f.Host || said.Host == hostItself(job, f.Host))
 		})
-	})
+	}))
 }
 
 // hostItself is what a host calls itself, by the name the job has for it.

@@ -424,7 +424,6 @@ var variables = []Variable{
 	{Name: "NCCL_TOPO_DUMP_FILE_RANK", Library: "nccl", Kind: Int},
 	{Name: "NCCL_TOPO_FILE", Library: "nccl", Kind: String},
 	{Name: "NCCL_TREE_THRESHOLD", Library: "nccl", Kind: Int},
-	{Name: "NCCL_TUNER_CONFIG_FILE", Library: "nccl", Kind: String, Hidden: true},
 	{Name: "NCCL_TUNER_CONFIG_PATH", Library: "nccl", Kind: String},
 	{Name: "NCCL_TUNER_PLUGIN", Library: "nccl", Kind: String},
 	{Name: "NCCL_UID_STAGGER_RATE", Library: "nccl", Kind: Int},
