@@ -91,6 +91,7 @@ func (a *app) findJobHosts(ctx context.Context, job *jobLook, o jobOptions, p pr
 			return err
 		}
 		job.alloc = alloc
+		a.ownNode(job)
 		if srun && alloc.Manager != "slurm" {
 			job.alloc = hosts.Allocation{Source: "srun", Manager: "slurm"}
 			if n := job.cmd.Nodes(); n != nil {
@@ -109,6 +110,41 @@ func (a *app) findJobHosts(ctx context.Context, job *jobLook, o jobOptions, p pr
 	}
 	job.untold = a.hasToBeTold(ctx, job, p)
 	return nil
+}
+
+// ownNode leaves of a job that somebody else starts on each of its nodes (torchrun
+// by hand, the pods of a training operator) this node alone: every node has a
+// fabrun of its own, and pods take no login.
+func (a *app) ownNode(job *jobLook) {
+	d, alloc := job.cmd.Launcher.Dialect, job.alloc
+	byHand := d == cmdline.Torchrun && alloc.Source == "localhost" && job.cmd.TorchNodesMost(a.env) != 1
+	if !byHand && (alloc.Source != "pytorchjob" || d != cmdline.Torchrun && d != cmdline.Plain) {
+		return
+	}
+	n := job.cmd.TorchNodes(a.env)
+	pod, _ := a.getenv("KUBERNETES_SERVICE_HOST")
+	pet, _ := a.getenv("PET_NNODES")
+	switch {
+	case byHand || alloc.Nodes < 2:
+	case pod != "" || pet != "":
+		n = alloc.Nodes
+	case alloc.Master != "" && !isOwn(hosts.Allocation{Hosts: []hosts.Host{{Name: alloc.Master}}}):
+		n = 2 // at least: outside pods WORLD_SIZE may count processes
+	default:
+		n = 0
+	}
+	if n == 1 && byHand {
+		n = 0 // from one node on
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		name = "localhost"
+	}
+	job.alloc = hosts.Allocation{Source: alloc.Source, Nodes: n, Self: alloc.Self, Master: alloc.Master, MasterPort: alloc.MasterPort, Hosts: []hosts.Host{{Name: name}}}
+	job.own = true
+	if n != 1 {
+		job.notes = append(job.notes, "the job has nodes that are not started here: this fabrun looks at its own node and speaks of it, and each of the others has one of its own")
+	}
 }
 
 // launchersHosts reads what the launcher's own options and variables say. The

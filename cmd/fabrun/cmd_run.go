@@ -83,7 +83,7 @@ func runRun(ctx context.Context, a *app, o runOptions, args []string) error {
 	a.progress.clear()
 	p := todo.Plan
 	a.sayPlan(p)
-	if err := preflightGate(o, p); err != nil {
+	if err := a.preflightGate(o, p); err != nil {
 		return err
 	}
 	job, err := a.prepare(p)
@@ -197,7 +197,7 @@ func (a *app) sayPlan(p plan.Plan) {
 // nothingToSay reports whether a job is none of fabrun's affair, as far as is
 // known: a serial program, or ranks of one host, for which nothing was set.
 func nothingToSay(p plan.Plan) bool {
-	if rdma := p.HasRDMA(); rdma == nil || *rdma || len(p.Env) > 0 || len(p.Hosts.Hosts) > 1 || p.Hosts.Manager != "" {
+	if rdma := p.HasRDMA(); rdma == nil || *rdma || len(p.Env) > 0 || len(p.Hosts.Hosts) > 1 || p.Hosts.Manager != "" || p.OneOf() > 0 {
 		return false
 	}
 	return p.Dialect == cmdline.Plain || len(p.Hosts.Hosts) == 1 && p.Dialect != cmdline.Unknown

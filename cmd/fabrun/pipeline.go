@@ -117,8 +117,8 @@ func (a *app) planJob(ctx context.Context, o jobOptions, argv []string) (planned
 	if err := o.leaveOut(&job, view.env); err != nil {
 		return planned{}, err
 	}
-	job.local = a.local(job.alloc)
-	if job.alloc.Source == "localhost" && here.Name != "" {
+	job.local = job.own || a.local(job.alloc)
+	if (job.own || job.alloc.Source == "localhost") && here.Name != "" {
 		job.alloc.Hosts[0].Name = here.Name
 	}
 	job.program = view.programFacts(ctx, job.cmd, probed)
@@ -146,6 +146,7 @@ type jobLook struct {
 	untold   bool // the launcher does not know the hosts' source: it has to be told them all
 	ordered  bool // the hosts are in another order than their source has them
 	local    bool // every rank runs on this machine
+	own      bool // of several nodes, each with a fabrun of its own, this is one
 	hosts    []topology.Host
 	names    []string // what the launcher calls the hosts, in step; nil: one host stands for all
 	assumed  int      // how many hosts the one stands for

@@ -10,11 +10,42 @@ import (
 	"time"
 
 	"fabrun/envgen"
+	"fabrun/launcher/cmdline"
+	"fabrun/launcher/hosts"
 	"fabrun/launcher/plan"
 	"fabrun/profiles"
 	"fabrun/topology"
 	"fabrun/topology/finding"
 )
+
+// TestStrictOnOneHost: what never leaves a host needs no port, so that nothing of
+// the fabric keeps it from starting; a node of many does.
+func TestStrictOnOneHost(t *testing.T) {
+	bad := []finding.Finding{{ID: "port.state", Severity: finding.Error, Host: "n1", Subject: "mlx5_0 port 1", Seen: "DOWN"}}
+	torch := func(line string) cmdline.Command {
+		argv := strings.Fields(line)
+		return cmdline.Parse(cmdline.Identify(argv, "", ""), argv)
+	}
+	one := []hosts.Host{{Name: "n1"}}
+	for _, c := range []struct {
+		name  string
+		p     plan.Plan
+		stops bool
+	}{
+		{"ranks of one host", plan.Plan{Dialect: cmdline.OpenMPI4, Hosts: hosts.Allocation{Hosts: one}}, false},
+		{"of two", plan.Plan{Dialect: cmdline.OpenMPI4, Hosts: hosts.Allocation{Hosts: append(one, hosts.Host{Name: "n2"})}}, true},
+		{"a script", plan.Plan{Dialect: cmdline.Plain, Hosts: hosts.Allocation{Hosts: one}}, true},
+		{"torchrun", plan.Plan{Dialect: cmdline.Torchrun, Command: torch("torchrun train.py"), Hosts: hosts.Allocation{Hosts: one}}, false},
+		{"one of two torchruns", plan.Plan{Dialect: cmdline.Torchrun, Command: torch("torchrun --nnodes 2 --node-rank 1 train.py"), Hosts: hosts.Allocation{Hosts: one}}, true},
+		{"an elastic torchrun", plan.Plan{Dialect: cmdline.Torchrun, Command: torch("torchrun --nnodes 1:4 train.py"), Hosts: hosts.Allocation{Hosts: one}}, true},
+	} {
+		c.p.Findings = bad
+		err := (&app{}).preflightGate(runOptions{jobOptions: jobOptions{strict: true}}, c.p)
+		if (err != nil) != c.stops {
+			t.Errorf("%s: %v, stops %v", c.name, err, c.stops)
+		}
+	}
+}
 
 // TestPreflightGate: under --strict a job does not start when RDMA cannot carry
 // it; what only makes it slow is no reason.
@@ -35,7 +66,7 @@ func TestPreflightGate(t *testing.T) {
 		{"qos.pfc", finding.Error, true, false},
 		{"pcie.link", finding.Error, true, false},
 	} {
-		err := preflightGate(runOptions{jobOptions: jobOptions{strict: tc.strict}}, plan.Plan{Findings: []finding.Finding{{ID: tc.id, Severity: tc.sev, Host: "n1", Subject: "mlx5_0 port 1", Seen: "DOWN", Hint: "look"}}})
+		err := (&app{}).preflightGate(runOptions{jobOptions: jobOptions{strict: tc.strict}}, plan.Plan{Findings: []finding.Finding{{ID: tc.id, Severity: tc.sev, Host: "n1", Subject: "mlx5_0 port 1", Seen: "DOWN", Hint: "look"}}})
 		var e *exitError
 		if got := errors.As(err, &e); got != tc.stops || got && (e.Code != 122 || !strings.Contains(e.Error(), "n1: mlx5_0 port 1: DOWN")) {
 			t.Errorf("%s %s, strict %v: %v", tc.sev, tc.id, tc.strict, err)

@@ -238,6 +238,9 @@ func jobNodes(p plan.Plan, env []string) int {
 			n = max(n, k)
 		}
 	}
+	if n == 1 && (p.Command.TorchNodesMost(env) > 1 || p.Hosts.Source == "pytorchjob" && p.Hosts.Nodes == 0) {
+		return 0 // from one node on
+	}
 	world, err := strconv.Atoi(cmdline.Value(env, "WORLD_SIZE"))
 	local, lerr := strconv.Atoi(cmdline.Value(env, "LOCAL_WORLD_SIZE"))
 	switch {

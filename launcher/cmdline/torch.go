@@ -51,19 +51,40 @@ func (c Command) TorchNodes(env []string) int {
 	if c.Launcher.Dialect != Torchrun || len(c.Apps) == 0 {
 		return 0
 	}
-	said := Value(env, petVar("nnodes"))
-	if o := c.Apps[0].Last("nnodes"); o != nil && len(o.Values) > 0 {
-		said = o.Values[0]
-	}
-	if said == "" {
-		return 1 // its default
-	}
-	least, _, _ := strings.Cut(said, ":")
+	least, _, _ := strings.Cut(c.torchNodes(env), ":")
 	n, err := strconv.Atoi(least)
 	if err != nil || n < 1 {
 		return 0
 	}
 	return n
+}
+
+// TorchNodesMost is on how many nodes torchrun may be started, at most; 0 where it
+// is another launcher, or what it says is no number.
+func (c Command) TorchNodesMost(env []string) int {
+	if c.Launcher.Dialect != Torchrun || len(c.Apps) == 0 {
+		return 0
+	}
+	said := c.torchNodes(env)
+	if _, most, elastic := strings.Cut(said, ":"); elastic {
+		said = most
+	}
+	n, err := strconv.Atoi(said)
+	if err != nil || n < 1 {
+		return 0
+	}
+	return n
+}
+
+// torchNodes is what torchrun is told of its nodes, "2" or "1:4".
+func (c Command) torchNodes(env []string) string {
+	if o := c.Apps[0].Last("nnodes"); o != nil && len(o.Values) > 0 {
+		return o.Values[0]
+	}
+	if said := Value(env, petVar("nnodes")); said != "" {
+		return said
+	}
+	return "1" // its default
 }
 
 // TorchRestarts reports whether torchrun is to start workers again that fail.

@@ -59,6 +59,15 @@ func (p Plan) HasRDMA() *bool {
 	return &p.RDMA
 }
 
+// OneOf is of how many nodes this plan's host is one, where each has a fabrun of
+// its own; 0 where the plan is for all of them.
+func (p Plan) OneOf() int {
+	if p.Hosts.Manager != "" || len(p.Hosts.Hosts) != 1 || p.Hosts.Nodes < 2 {
+		return 0
+	}
+	return p.Hosts.Nodes
+}
+
 // Words is the command line as it is started.
 func (p Plan) Words() []string {
 	out := make([]string, len(p.Argv))

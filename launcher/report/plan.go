@@ -210,6 +210,8 @@ func PlanSentence(p plan.Plan) string {
 	case p.HasRDMA() == nil && p.Look.Seen > 0:
 		what = "no usable RDMA device on the hosts seen: the job runs unchanged"
 	case p.HasRDMA() == nil:
+	case !p.RDMA && p.OneOf() > 0:
+		what = "no usable RDMA device on this node: its part of the job runs unchanged"
 	case !p.RDMA:
 		what = "no usable RDMA device on the job's hosts: the job runs unchanged"
 	case what == "":
@@ -222,6 +224,9 @@ func PlanSentence(p plan.Plan) string {
 	switch n := len(p.Hosts.Hosts); {
 	case n == 1:
 		where = p.Hosts.Hosts[0].Name
+		if of := p.OneOf(); of > 0 {
+			where += fmt.Sprintf(", one of %d nodes", of)
+		}
 	case n > 1:
 		where = fmt.Sprintf("%d hosts", n)
 	}
