@@ -21,7 +21,7 @@ import (
 // TestStrictOnOneHost: what never leaves a host needs no port, so that nothing of
 // the fabric keeps it from starting; a node of many does.
 func TestStrictOnOneHost(t *testing.T) {
-	bad := []finding.Finding{{ID: "port.state", Severity: finding.Error, Host: "n1", Subject: "mlx5_0 port 1", Seen: "DOWN"}}
+	bad := []finding.Finding{{ID: "hca.port-down", Severity: finding.Error, Host: "n1", Subject: "mlx5_0 port 1", Seen: "DOWN"}}
 	torch := func(line string) cmdline.Command {
 		argv := strings.Fields(line)
 		return cmdline.Parse(cmdline.Identify(argv, "", ""), argv)

@@ -54,6 +54,8 @@ func JobSentence(v watch.Verdict, c watch.CounterVerdict, end JobEnd) string {
 		return done + "what carried the data is not known: " + why + "."
 	case end.Hosts == 1 && (end.Nodes > 1 || v.NNodes != nil && *v.NNodes > 1):
 		return done + "what carried the data is not known: the job has nodes that were not started here, no library said it, and no counters were read."
+	case end.Hosts == 1 && end.Nodes == 0 && end.Dialect == cmdline.Torchrun:
+		return done + "what carried the data is not known: how many nodes the job had is not known, no library said it, and no counters were read."
 	case end.Hosts == 1:
 		return done + "one host, so nothing had to cross the fabric."
 	}
