@@ -660,6 +660,10 @@ func (c *comparison) counters() {
 					"a class that the plan does not make lossless is being paused", "look at the PFC settings on both ends of this link")
 			}
 		}
+		if k.Storms != nil && *k.Storms > 0 {
+			c.add("switch.pfc-storm", finding.Warning, portsWord(k.Port), fmt.Sprintf("%d PFC storms found by the watchdog", *k.Storms), "none",
+				"what is behind this port paused the switch so long that its packets were dropped", "look at that host: a stuck NIC or driver, a GPU that takes no data; then clear the counters and look again")
+		}
 		rdma := c.plan != nil && k.Priority != nil && c.plan.Priority != nil && *k.Priority == *c.plan.Priority && c.plan.Lossless()
 		if rdma && k.Dropped != nil && *k.Dropped > 0 {
 			c.add("switch.lossless-drops", finding.Warning, portsWord(k.Port), fmt.Sprintf("%d packets of priority %d dropped", *k.Dropped, *k.Priority), "none in a lossless class",

@@ -96,6 +96,17 @@ const junosConf = "class-of-service {\n    classifiers {\n        dscp ROCE {\n 
 
 const junosQueues = "Physical interface: et-0/0/0, Enabled, Physical link is Up\n  Interface index: 649, SNMP ifIndex: 505\nForwarding classes: 12 supported, 5 in use\nQueue: 4, Forwarding classes: NO-LOSS\n  Queued:\n    Packets              :                     0                     0 pps\n  Transmitted:\n    Packets              :                   100                     0 pps\n    Tail-dropped packets :                     6                     0 pps\n    ECN-CE packets       :                   123                     0 pps\n"
 
+const onyxRoCEText = "leaf [standalone: master] # show roce\n\nRoCE mode      : lossless\nLLDP           : enabled\nPort trust mode: L3\n\nApplication TLV:\n  Selector: udp\n  Protocol: 4791\n  Priority: 3\n\n" +
+	"Port congestion-control:\n  Mode    : ecn, absolute\n  Min (KB): 150\n  Max (KB): 1500\n\nPFC              : enabled\nswitch-priority 3: enabled\n\nRoCE used TCs:\n  ----------------------------------------------\n" +
+	"  Switch-Priority   TC     Application   ETS\n  ----------------------------------------------\n  3                 3      RoCE          WRR 50%\n  6                 6      CNP           Strict\n"
+
+const nxosDetailText = "leaf1# show interface priority-flow-control detail\n\nEthernet1/51:\n    Admin Mode: On\n    Oper Mode: On\n    VL bitmap: (8)\n    Total Rx PFC Frames: 7\n    Total Tx PFC Frames: 150\n" +
+	"    ------------------------------------------------------------------\n        |  Priority0  |  Priority1  |  Priority2  |  Priority3  |  Priority4  |  Priority5  |  Priority6  |  Priority7  |\n    ------------------------------------------------------------------\n" +
+	"    Rx  |0            |0            |0            |7            |0            |0            |0            |0\n    Tx  |0            |0            |0            |150          |0            |0            |0            |0\n"
+
+const sonicStormText = "admin@leaf1:~$ show pfcwd stats\n      QUEUE       STATUS    STORM DETECTED/RESTORED    TX OK/DROP    RX OK/DROP    TX LAST OK/DROP    RX LAST OK/DROP\n-----------  -----------  -------------------------  ------------  ------------  -----------------  -----------------\n" +
+	"Ethernet0:3      stormed                        1/0       100/300       100/300              0/200              0/200\nEthernet4:3  operational                        0/0           0/0           0/0                0/0                0/0\n"
+
 func plan(t testing.TB, change func(*profiles.Profile)) *Plan {
 	t.Helper()
 	p := dscp26()
@@ -169,6 +180,11 @@ func TestDialects(t *testing.T) {
 		{"NX-OS policies against DSCP 26", nxosPolicy, as, "nxos broken [switch.dscp-map switch.dscp-unmapped switch.ecn-thresholds switch.strict] not compared: links of the ports, speed of the ports, buffer pools; unread 0"},
 		{"NX-OS, another priority paused", strings.Replace(nxosPolicy, "pfc-cos 3", "pfc-cos 4", 1), cisco, "nxos broken [switch.dscp-map switch.pfc-priority switch.pfc-extra] not compared: links of the ports, speed of the ports; unread 0"},
 		{"NX-OS, the policy is on no port", strings.Replace(nxosPolicy, "  service-policy type qos input INGRESS\n", "", 1), cisco, "nxos unknown [] not compared: links of the ports, speed of the ports, trust; unread 0"},
+		{"Onyx, its one command", onyxRoCEText, as, "onyx unknown [] not compared: links of the ports, speed of the ports, DSCP map, buffer pools, MTU; unread 0"},
+		{"Onyx, thresholds ten times off", strings.Replace(onyxRoCEText, "Min (KB): 150", "Min (KB): 15", 1), as, "onyx degraded [switch.ecn-thresholds] not compared: links of the ports, speed of the ports, DSCP map, buffer pools, MTU; unread 0"},
+		{"NX-OS PFC in detail", nxosDetailText, as, "nxos unknown [] not compared: links of the ports, speed of the ports, trust, DSCP map, ECN thresholds, buffer pools, strict traffic class, MTU; unread 0"},
+		{"SONiC, a storm", sonicStormText, as, "sonic degraded [switch.pfc-storm] not compared: links of the ports, speed of the ports, PFC priorities, trust, DSCP map, ECN thresholds, buffer pools, strict traffic class, MTU; unread 0"},
+		{"Junos, what an interface has", junosShow + "admin@qfx> show class-of-service interface et-0/0/0\nPhysical interface: et-0/0/0, Index: 654\nMaximum usable queues: 12, Queues in use: 5\n  Congestion-notification: Enabled, Name: pfc-roce, Index: 7200\n  Logical interface: et-0/0/0.0, Index: 331\n    Object                  Name                   Type                    Index\n    Classifier              ROCE                   dscp                     9110\n", as, "junos unknown [] not compared: speed of the ports, ECN thresholds, buffer pools, strict traffic class, MTU; unread 0"},
 		{"Junos tables", junosShow, as, "junos unknown [] not compared: speed of the ports, trust, ECN thresholds, buffer pools, strict traffic class, MTU; unread 0"},
 		{"Junos configuration", junosConf, as, "junos unknown [] not compared: links of the ports, speed of the ports, ECN thresholds, buffer pools, strict traffic class, MTU; unread 0"},
 		{"Junos, another PFC priority", strings.Replace(junosConf, "pfc-priority 3", "pfc-priority 4", 1), as, "junos broken [switch.dscp-map switch.pfc-priority switch.pfc-extra] not compared: links of the ports, speed of the ports, ECN thresholds, buffer pools, strict traffic class, MTU; unread 0"},
@@ -219,6 +235,9 @@ func TestSwitchCounters(t *testing.T) {
 		{"Cumulus", nvueCounters, "swp16 rx=77 tx=5 drop=3 ecn=1234"},
 		{"NX-OS", nxosPFCTable, "Ethernet1/1 rx=4885 tx=3709920; Ethernet1/4 rx=0 tx=1"},
 		{"NX-OS queues", nxosQueue, "Ethernet1/1/3 drop=22; Ethernet1/1 rx=340 tx=12"},
+		{"NX-OS in detail", nxosDetailText, "Ethernet1/51/3 rx=7 tx=150"},
+		{"NX-OS by priority", "leaf1# show queuing interface e1/1\nEgress Queuing for Ethernet1/1 [System]\nPFC_COS QOS_Group   TxPause                   TxCount  RxPause                   RxCount\n      3         3  Inactive                       150   Active                         2\n", "Ethernet1/1/3 rx=2 tx=150"},
+		{"SONiC ingress", "     Port    PG0    PG1    PG2    PG3    PG4    PG5    PG6    PG7\n---------  -----  -----  -----  -----  -----  -----  -----  -----\nEthernet0      0      0      0     17      0      0      0      0\n", "Ethernet0/3 drop=17"},
 		{"Junos", junosQueues, "et-0/0/0/4 drop=6 ecn=123"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

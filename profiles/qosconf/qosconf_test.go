@@ -494,7 +494,7 @@ func FuzzReadSwitch(f *testing.F) {
 	f.Add(eosPFCText)
 	f.Add("Eth1/1\n  Trust mode : L3\nPFC: enabled\nPriority Enabled List: 3\n")
 	for _, text := range []string{
-		sonicStatus, sonicQoS, sonicCounters, sonicConfig, nvueRoCE, nvuePorts, nvueCounters, nxosPFCTable, nxosPolicy, nxosQueue, junosShow, junosConf, junosQueues,
+		sonicStatus, sonicQoS, sonicCounters, sonicConfig, nvueRoCE, nvuePorts, nvueCounters, nxosPFCTable, nxosPolicy, nxosQueue, junosShow, junosConf, junosQueues, onyxRoCEText, nxosDetailText, sonicStormText,
 		"nv set qos roce mode lossless\nnv set qos mapping default-global dscp 26 switch-priority 4\nnv set qos congestion-control default-global traffic-class 3 min-threshold-bytes 1\n",
 		"set class-of-service drop-profiles d interpolate fill-level 3\nset class-of-service schedulers s explicit-congestion-notification\n",
 	} {

@@ -90,6 +90,7 @@ type Counter struct {
 	TxPause   *uint64 `json:"tx_pause_frames"` // the switch asks what is behind the port to stop
 	Dropped   *uint64 `json:"dropped_packets"`
 	ECNMarked *uint64 `json:"ecn_marked_packets"`
+	Storms    *uint64 `json:"pfc_storms"` // that the watchdog found
 }
 
 // Pool is a buffer pool.

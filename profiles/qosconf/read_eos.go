@@ -21,7 +21,7 @@ var eos = Dialect{
 			return len(f) == 3 && strings.EqualFold(f[0], "port") && strings.EqualFold(f[1], "rxpfc") && strings.EqualFold(f[2], "txpfc")
 		}},
 		{show: "show qos interfaces trust", row: eosTrust, head: func(_ *reader, f []string, low string) bool {
-			return strings.EqualFold(f[0], "port") && has(low, "trust", "mode")
+			return strings.EqualFold(f[0], "port") && has(low, "trust", "mode") && !strings.Contains(low, ":")
 		}},
 		{show: "show qos interfaces", row: eosQueue, head: func(r *reader, f []string, _ string) bool {
 			// "Ethernet1/1:" opens the block of a port.
@@ -186,6 +186,9 @@ func eosQueue(r *reader, l row) outcome {
 		q := r.qosFor(r.block)
 		q.Trust, q.TrustSeen = trustWord(value), strings.TrimSpace(value)
 		return fact
+	}
+	if got := r.nxosDetail(l); got != foreign {
+		return got
 	}
 	switch {
 	case has(l.line, "queue", "percent"), has(l.line, "bandwidth"), has(l.line, "default cos"), has(l.line, "default dscp"), has(l.line, "shaping"):

@@ -72,6 +72,14 @@ func (j *junosCoS) class(name string) *junosClass {
 	return j.classes[name]
 }
 
+// apply notes a classifier that an interface has.
+func (j *junosCoS) apply(name string) {
+	if j.applied == nil {
+		j.applied = map[string]bool{}
+	}
+	j.applied[name] = len(j.applied) < 256
+}
+
 func (j *junosCoS) classify(classifier string, dscp int, name string) {
 	if j.maps == nil {
 		j.maps = map[string]map[int]string{}
@@ -182,9 +190,19 @@ func junosClassifier(r *reader, l row) outcome {
 
 // junosQueue is a line of 'show interfaces queue'.
 func junosQueue(r *reader, l row) outcome {
+	// 'show class-of-service interface' has the same heading.
+	if l.fields[0] == "Classifier" && len(l.fields) >= 3 && l.fields[2] == "dscp" {
+		r.cos.apply(l.fields[1])
+		return fact
+	}
 	key, value, ok := strings.Cut(l.line, ":")
 	key, value = strings.ToLower(strings.TrimSpace(key)), strings.TrimSpace(value)
 	switch {
+	case key == "congestion-notification":
+		word, _, _ := strings.Cut(value, ",")
+		on := strings.EqualFold(word, "enabled")
+		r.sw.PFC = append(r.sw.PFC, PFC{Port: r.block, Enabled: &on})
+		return fact
 	case key == "queue":
 		word, _, _ := strings.Cut(value, ",")
 		r.queue = class(word)
@@ -333,10 +351,7 @@ func (j *junosCoS) statement(r *reader, f []string) bool {
 		return true
 	case "interfaces":
 		for _, name := range j.after(f, "dscp") {
-			if j.applied == nil {
-				j.applied = map[string]bool{}
-			}
-			j.applied[name] = len(j.applied) < 256
+			j.apply(name)
 		}
 		return true
 	case "scheduler-maps", "forwarding-class-sets", "traffic-control-profiles", "rewrite-rules", "shared-buffer", "dscp", "host-outbound-traffic":

@@ -15,6 +15,7 @@ var nvue = Dialect{
 		{show: "nv show qos roce prio-map", columns: []string{"pcp", "dscp", "switch-prio"}, row: nvuePriorities},
 		{show: "nv show qos roce tc-map", columns: []string{"switch-prio", "traffic-class", "scheduler-weight"}, row: nvueClasses},
 		{show: "nv show qos roce pool-map", columns: []string{"name", "mode", "size", "switch-priorities"}, row: nvuePool},
+		{show: "nv show interface PORT qos pfc-watchdog", columns: []string{"traffic-class", "status", "deadlock-count"}, row: nvueStorms},
 		{show: "nv show interface", columns: []string{"interface", "oper status", "speed", "mtu"}, row: nvueInterface},
 		{show: "nv show interface", columns: []string{"interface", "state", "speed", "mtu"}, row: nvueInterface},
 	},
@@ -219,6 +220,16 @@ func nvuePool(r *reader, l row) outcome {
 	if len(r.sw.Pools) < 64 {
 		r.sw.Pools = append(r.sw.Pools, p)
 	}
+	return fact
+}
+
+// nvueStorms is a row of the watchdog: traffic class, status, deadlocks.
+func nvueStorms(r *reader, l row) outcome {
+	tc, n := class(l.cells["traffic-class"]), number(l.cells["deadlock-count"])
+	if tc == nil || n == nil || r.nvuePort() == "" {
+		return foreign
+	}
+	r.counter(r.nvuePort(), tc).Storms = n
 	return fact
 }
 

@@ -91,6 +91,12 @@ func nxosQueuing(r *reader, l row) outcome {
 	if l.fields[0] == "|" || strings.HasPrefix(l.fields[0], "|") || strings.HasPrefix(l.fields[0], "+") {
 		return r.nxosCell(strings.FieldsFunc(l.line, func(c rune) bool { return c == '|' }))
 	}
+	// "3  3  Inactive  150  Active  0": PFC priority, group, pauses sent and received.
+	if prio := class(l.fields[0]); prio != nil && len(l.fields) == 6 && strings.HasSuffix(strings.ToLower(l.fields[2]), "active") {
+		c := r.counter(r.block, prio)
+		c.TxPause, c.RxPause = number(l.fields[3]), number(l.fields[5])
+		return fact
+	}
 	// "3  50  -  -  -  -  9(D)": a group's share; level 1 is strict.
 	if group := class(l.fields[0]); group != nil && len(l.fields) >= 4 {
 		if l.fields[1] == "-" && l.fields[2] == "1" {
@@ -328,4 +334,58 @@ func (n *nxosPolicies) finish(r *reader) {
 			q.addECN(n.ecn[g])
 		}
 	}
+}
+
+// nxosDetail is a line of a port's block of 'show interface
+// priority-flow-control detail'; its heading is as that of EOS's blocks.
+func (r *reader) nxosDetail(l row) outcome {
+	key, value, ok := strings.Cut(l.line, ":")
+	key, value = strings.ToLower(strings.TrimSpace(key)), strings.ToLower(strings.TrimSpace(value))
+	p := func() *PFC {
+		for i := range r.sw.PFC {
+			if r.sw.PFC[i].Port == r.block {
+				return &r.sw.PFC[i]
+			}
+		}
+		r.sw.PFC = append(r.sw.PFC, PFC{Port: r.block})
+		return &r.sw.PFC[len(r.sw.PFC)-1]
+	}
+	switch {
+	case ok && key == "admin mode":
+		r.tell("nxos")
+		p().Enabled, p().Note = ptr(value != "off"), "mode "+value
+	case ok && key == "oper mode":
+		p().Active = ptr(value == "on")
+	case ok && key == "vl bitmap":
+		bits, err := strconv.ParseUint(strings.Trim(value, "()"), 16, 8)
+		if err != nil {
+			return foreign
+		}
+		at := p()
+		at.Priorities = []int{}
+		for prio := range 8 {
+			if bits>>prio&1 == 1 {
+				at.Priorities = append(at.Priorities, prio)
+			}
+		}
+	case ok && (key == "total rx pfc frames" || key == "total tx pfc frames"):
+		return furniture // the line of each priority follows
+	case (l.fields[0] == "Rx" || l.fields[0] == "Tx") && strings.Contains(l.line, "|"):
+		for prio, cell := range strings.Split(l.line, "|")[1:] {
+			n := number(strings.TrimSpace(cell))
+			if n == nil || prio > 7 {
+				continue
+			}
+			if c := r.counter(r.block, ptr(prio)); l.fields[0] == "Rx" {
+				c.RxPause = n
+			} else {
+				c.TxPause = n
+			}
+		}
+	case has(l.line, "|", "priority0"):
+		return furniture
+	default:
+		return foreign
+	}
+	return fact
 }

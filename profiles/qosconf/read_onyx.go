@@ -17,6 +17,18 @@ var onyx = Dialect{
 		{show: "show interfaces ethernet status", row: onyxInterface, head: func(_ *reader, f []string, low string) bool {
 			return (strings.EqualFold(f[0], "port") || strings.EqualFold(f[0], "interface")) && has(low, "operational state", "speed")
 		}},
+		{show: "show roce", row: onyxRoCE, head: func(r *reader, _ []string, low string) bool {
+			key, value, ok := strings.Cut(low, ":")
+			if !ok || strings.TrimSpace(key) != "roce mode" {
+				return false
+			}
+			r.block = ""
+			if strings.HasPrefix(strings.TrimSpace(value), "lossy") {
+				p := r.switchPFC()
+				p.Enabled, p.Priorities = ptr(false), []int{}
+			}
+			return true
+		}},
 	},
 }
 
@@ -62,4 +74,58 @@ func onyxInterface(r *reader, l row) outcome {
 	}
 	r.sw.Ports = append(r.sw.Ports, p)
 	return fact
+}
+
+// onyxRoCE is a line of 'show roce': keys with values, then two tables.
+func onyxRoCE(r *reader, l row) outcome {
+	key, value, _ := strings.Cut(l.line, ":")
+	key, value = strings.ToLower(strings.TrimSpace(key)), strings.ToLower(strings.TrimSpace(value))
+	q := r.qosFor("")
+	switch {
+	case key == "port trust mode":
+		q.Trust, q.TrustSeen = trustWord(value), value
+		return fact
+	case key == "min" || key == "min (kb)" || key == "max" || key == "max (kb)":
+		n, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			return foreign
+		}
+		if r.ecn == nil {
+			r.ecn = &ECN{}
+		}
+		if strings.HasPrefix(key, "min") {
+			r.ecn.MinKB = &n
+		} else {
+			r.ecn.MaxKB = &n
+		}
+		if r.ecn.MinKB != nil && r.ecn.MaxKB != nil {
+			q.ECN = []ECN{*r.ecn}
+		}
+		return fact
+	case key == "pfc":
+		r.switchPFC().Enabled = ptr(strings.HasPrefix(value, "enabled"))
+		return fact
+	case strings.HasPrefix(key, "switch-priority "), key == "switch-priority":
+		p := r.switchPFC()
+		word := strings.TrimPrefix(key, "switch-priority ")
+		if key == "switch-priority" {
+			word, value = value, "enabled"
+		}
+		if prio := class(word); prio != nil && strings.HasPrefix(value, "enabled") {
+			p.Priorities = digits([]string{joinInts(append(p.Priorities, *prio), ",")})
+			return fact
+		}
+		return furniture
+	}
+	// "6  6  CNP  Strict" of the traffic classes.
+	if tc := class(l.fields[0]); tc != nil && len(l.fields) >= 4 && class(l.fields[1]) != nil {
+		if strings.EqualFold(l.fields[len(l.fields)-1], "strict") {
+			q.Strict = append(q.Strict, *class(l.fields[1]))
+		}
+		return fact
+	}
+	if portName(l.fields[0]) != "" {
+		return foreign
+	}
+	return furniture
 }

@@ -25,6 +25,8 @@ var sonic = Dialect{
 			return sonicPauses(r.receive)(r, l)
 		}},
 		{show: "show pfcwd config", columns: []string{"port", "action", "detection time"}, row: sonicWatchdog},
+		{show: "show pfcwd stats", columns: []string{"queue", "status", "storm detected/restored"}, row: sonicStorms},
+		{show: "show priority-group drop counters", columns: []string{"port", "pg0", "pg7"}, row: sonicGroups},
 		{show: "show queue counters", columns: []string{"port", "txq", "drop/pkts"}, row: sonicQueue},
 		{show: "show queue wredcounters", columns: []string{"port", "txq", "ecnmarked/pkts"}, row: sonicQueue},
 		{show: "show ecn", row: sonicECN, head: func(r *reader, f []string, low string) bool {
@@ -155,6 +157,38 @@ func sonicWatchdog(r *reader, l row) outcome {
 		return foreign
 	}
 	r.sw.Storms = ptr(l.cells["action"])
+	return fact
+}
+
+// sonicStorms is a row of 'show pfcwd stats': "Ethernet0:3 … 2/2".
+func sonicStorms(r *reader, l row) outcome {
+	port, queue, ok := strings.Cut(l.cells["queue"], ":")
+	found, _, _ := strings.Cut(l.cells["storm detected/restored"], "/")
+	n, prio := number(found), class(queue)
+	if !ok || portName(port) == "" || n == nil || prio == nil {
+		return foreign
+	}
+	r.counter(port, prio).Storms = n
+	return fact
+}
+
+// sonicGroups is a row of what the ingress of each priority group dropped.
+func sonicGroups(r *reader, l row) outcome {
+	port := portName(l.cells["port"])
+	if port == "" {
+		return foreign
+	}
+	for prio := range 8 {
+		n := number(l.cells["pg"+strconv.Itoa(prio)])
+		if n == nil {
+			continue
+		}
+		c := r.counter(port, ptr(prio))
+		if c.Dropped != nil {
+			*n += *c.Dropped
+		}
+		c.Dropped = n
+	}
 	return fact
 }
 

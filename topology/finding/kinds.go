@@ -351,6 +351,7 @@ var kinds = []Kind{
 	{ID: "switch.pfc-missing", About: "a connected port that is not in the table of PFC"},
 	{ID: "switch.pfc-off", About: "PFC disabled on a port"},
 	{ID: "switch.pfc-priority", About: "PFC on other priorities than planned"},
+	{ID: "switch.pfc-storm", About: "PFC storms that the switch's watchdog found"},
 	{ID: "switch.pfc-watchdog", About: "a watchdog that takes paused ports down"},
 	{ID: "switch.pool-lossy", About: "a lossy buffer pool for the RDMA class"},
 	{ID: "switch.pool-percent", About: "a buffer pool of another size than planned"},
