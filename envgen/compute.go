@@ -123,6 +123,7 @@ func Compute(in Input) Result {
 			vars = s.withProfile(n, vars)
 		}
 		vars = s.withUser(n, vars)
+		s.knownBugs(n, vars)
 		left := slices.DeleteFunc(n.left, func(v Var) bool { return indexVar(vars, v.Name) >= 0 })
 		res.Hosts = append(res.Hosts, HostEnv{Host: n.h.Name, Vars: vars, Left: left})
 	}

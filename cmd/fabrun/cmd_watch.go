@@ -92,6 +92,7 @@ func runWatch(ctx context.Context, a *app, opts watchOptions, files []string) er
 		}
 	}
 	v := w.Verdict()
+	v.Events = append(v.Events, bugsOfLog(v)...)
 	if err := writeVerdict(a, v); err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"fabrun/launcher/plan"
 	"fabrun/launcher/preflight"
 	"fabrun/launcher/watch"
+	"fabrun/profiles"
 	"fabrun/topology/finding"
 )
 
@@ -69,6 +70,23 @@ func rulesPage() string {
 		rows = append(rows, []string{c[0], c[1]})
 	}
 	table("Causes", "Why a job went over TCP (`fabrun run`, `fabrun watch`).", []string{"ID", "what is said"}, rows)
+	bugs, err := profiles.Bugs()
+	if err != nil {
+		panic(err)
+	}
+	rows = nil
+	for _, b := range bugs {
+		until := ""
+		switch {
+		case b.FixedIn != "":
+			until = "before " + b.FixedIn
+		case b.Last != "":
+			until = "to " + b.Last
+		}
+		rows = append(rows, []string{b.ID, b.Library, strings.TrimSpace(b.From + " " + until), b.Effect, b.Source})
+	}
+	table("Known bugs", "What `fabrun plan` and `fabrun watch` note of the versions they see, where the hosts are such that it can bite (profiles/bugs.toml).",
+		[]string{"ID", "library", "versions", "what happens", "told at"}, rows)
 	return b.String()
 }
 

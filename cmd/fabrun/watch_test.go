@@ -27,7 +27,7 @@ func TestWatchReadsUTF16(t *testing.T) {
 		for _, arg := range []string{file, "-"} {
 			var out, errs bytes.Buffer
 			code := run(context.Background(), []string{"fabrun", "watch", arg}, nil, bytes.NewReader(text), &out, &errs)
-			if code != 0 || !strings.HasPrefix(out.String(), "FALLBACK to TCP: NCCL sees no active RDMA device") {
+			if code != 0 || !strings.HasPrefix(out.String(), "FALLBACK to TCP: NCCL finds no active RDMA device") {
 				t.Errorf("%s: %d\n%s%s", arg, code, out.String(), errs.String())
 			}
 		}

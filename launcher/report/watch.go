@@ -44,7 +44,7 @@ func oneRun(b *strings.Builder, v watch.Verdict) {
 		row("errors", strings.Join(v.FatalErrors, ", "))
 	}
 	for _, ev := range v.Events {
-		if ev.Severity == watch.SeverityNote {
+		if ev.Severity == watch.SeverityNote && ev.ID != watch.EventKnownBug {
 			continue
 		}
 		b.WriteString(EventLine(ev) + "\n")

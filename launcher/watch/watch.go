@@ -25,6 +25,9 @@ const (
 	SeverityNote    = "note"
 )
 
+// EventKnownBug is the ID of a note on a known bug of the library's version.
+const EventKnownBug = "version-known-bug"
+
 // SchemaVerdict names the JSON of a Verdict.
 const SchemaVerdict = "fabrun/watch/v1"
 

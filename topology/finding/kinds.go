@@ -386,6 +386,7 @@ var kinds = []Kind{
 	{ID: "value.ucx-tls-form", About: "'^' inside a list of UCX's transports"},
 	{ID: "value.unknown-name", About: "a name of a library's that is in no list at hand: perhaps a newer one's"},
 	{ID: "value.word", About: "a word that the library does not know"},
+	{ID: "version.known-bug", About: "a known bug of a library's version, with its source"},
 	{ID: "version.old-name", About: "a name that newer libraries call otherwise"},
 	{ID: "version.profile", About: "a variable of the profile that the library found does not know"},
 	{ID: "version.unknown-to-library", About: "a name that the library found does not know"},

@@ -235,6 +235,7 @@ var (
 		{ID: "ucx-version-api", About: "another UCX than the program's was loaded"},
 		{ID: "ucx-warn", About: "a warning of UCX"},
 		{ID: "verbs-driver", About: "libibverbs has no driver for a device"},
+		{ID: "version-known-bug", About: "a known bug of the library's version, with its source"},
 		{ID: "version-skew", About: "ranks run different versions of a library"},
 	}
 )
