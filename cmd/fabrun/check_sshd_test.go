@@ -126,3 +126,54 @@ Host *
 		t.Errorf("-want +got\n%s\n%s", diff, stderr)
 	}
 }
+
+// TestRealPlanThroughJumpHost: a wrong directory and a missing program on the
+// nodes behind a jump host are found before the start.
+func TestRealPlanThroughJumpHost(t *testing.T) {
+	o := remotetest.NewOpenSSH(t)
+	fabrun := filepath.Join(o.Dir, "fabrun")
+	build := exec.Command("go", "build", "-o", fabrun, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v: %s", err, out)
+	}
+	config := filepath.Join(o.Dir, "config")
+	text := fmt.Sprintf("Host n2 n3\n HostName 127.0.0.7\n ProxyJump jump\nHost jump\n HostName 127.0.0.8\nHost *\n Port %d\n User root\n IdentityFile %s\n IdentitiesOnly yes\n UserKnownHostsFile %s\n GlobalKnownHostsFile /dev/null\n", o.Port, o.Identity, o.KnownHosts)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(o.Dir, "a.out")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		argv []string
+		want string
+	}{
+		{[]string{"mpirun", "-np", "2", program}, ""},
+		{[]string{"mpirun", "-np", "2", "-wdir", "/no/such/directory", program}, "node.directory /no/such/directory not on n[2-3]"},
+	} {
+		cmd := exec.Command(fabrun, append([]string{"plan", "--json", "--ssh-config", config, "--hosts", "n[2-3]", "--"}, tc.argv...)...)
+		cmd.Env = append(os.Environ(), "SSH_AUTH_SOCK=", "FAKE_VERSION=mpirun (Open MPI) 4.1.4")
+		out, err := cmd.Output()
+		var p struct {
+			Looked   struct{ Hosts, Seen int }
+			Findings []struct{ ID, Subject, Seen string }
+		}
+		if jerr := json.Unmarshal(out, &p); jerr != nil {
+			t.Fatalf("%v, %v: %s", err, jerr, out)
+		}
+		if p.Looked.Seen != 2 {
+			t.Errorf("looked at %+v", p.Looked)
+		}
+		var got []string
+		for _, f := range p.Findings {
+			if strings.HasPrefix(f.ID, "node.") || strings.HasPrefix(f.ID, "place.") {
+				got = append(got, f.ID+" "+f.Subject+" "+f.Seen)
+			}
+		}
+		if strings.Join(got, "; ") != tc.want {
+			t.Errorf("%q: %q, want %q", tc.argv, got, tc.want)
+		}
+	}
+}

@@ -49,22 +49,31 @@ func (o *nodeOptions) addFlags(f *pflag.FlagSet) {
 // launcherSSH is what the launcher is told, so that it reaches the hosts in the
 // same way; nil where nothing was said.
 func (o nodeOptions) launcherSSH() *plan.SSH {
-	s := plan.SSH{User: o.sshUser, Port: o.sshPort, Identity: o.sshKey, KnownHosts: o.knownHosts, Config: o.sshConfig}
+	s := plan.SSH{User: o.sshUser, Port: o.sshPort, Identity: o.sshKey, KnownHosts: o.knownHosts, Config: o.sshConfig, Insecure: o.insecure}
 	if s == (plan.SSH{}) {
 		return nil
 	}
 	return &s
 }
 
+// systemSSH is how the system's ssh is told the same.
+func (o nodeOptions) systemSSH() remote.SSHOptions {
+	return remote.SSHOptions{
+		User: o.sshUser, Port: o.sshPort, IdentityFiles: oneOrNone(o.sshKey), ConfigFile: o.sshConfig,
+		KnownHosts: oneOrNone(o.knownHosts), Insecure: o.insecure,
+	}
+}
+
+func oneOrNone(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return []string{s}
+}
+
 // transportTo opens the way to the other hosts; nil where they are not to be
 // reached (--remote none).
 func (a *app) transportTo(o nodeOptions, manager string) (remote.Transport, error) {
-	list := func(s string) []string {
-		if s == "" {
-			return nil
-		}
-		return []string{s}
-	}
 	kind := o.transport
 	if kind == "" || kind == "auto" {
 		kind = "native"
@@ -86,8 +95,8 @@ func (a *app) transportTo(o nodeOptions, manager string) (remote.Transport, erro
 		return nil, nil
 	case "native":
 		t, notes := remote.NewNative(remote.NativeOptions{
-			Home: home, LocalUser: login, AgentSocket: agent, ConfigFiles: list(o.sshConfig), User: o.sshUser, Port: o.sshPort,
-			IdentityFiles: list(o.sshKey), KnownHosts: list(o.knownHosts), Insecure: o.insecure,
+			Home: home, LocalUser: login, AgentSocket: agent, ConfigFiles: oneOrNone(o.sshConfig), User: o.sshUser, Port: o.sshPort,
+			IdentityFiles: oneOrNone(o.sshKey), KnownHosts: oneOrNone(o.knownHosts), Insecure: o.insecure,
 		})
 		if a.verbose {
 			for _, n := range notes {
@@ -96,11 +105,7 @@ func (a *app) transportTo(o nodeOptions, manager string) (remote.Transport, erro
 		}
 		return t, nil
 	case "ssh":
-		s := remote.SSHOptions{User: o.sshUser, Port: o.sshPort, IdentityFiles: list(o.sshKey), ConfigFile: o.sshConfig, KnownHosts: list(o.knownHosts)}
-		if o.insecure {
-			s.Options = []string{"StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR"}
-		}
-		return remote.NewSSH(s), nil
+		return remote.NewSSH(o.systemSSH()), nil
 	case "srun":
 		return remote.NewSrun(remote.SrunOptions{Env: a.env, Overlap: true}), nil
 	}

@@ -107,9 +107,7 @@ func (o jobOptions) leaveOut(job *jobLook, env []string) error {
 // lookFindings is preflight's look: every check on every host and all hosts
 // against each other. Notes are check's own; a job is told what is wrong.
 func lookFindings(job jobLook, prof profiles.Profile, res envgen.Result) []finding.Finding {
-	if !res.RDMA || prof.Fabric.SetNothing {
-		return nil
-	}
+	fabric := res.RDMA && !prof.Fabric.SetNothing
 	named := slices.Clone(job.hosts)
 	for i := range job.names {
 		named[i].Name = job.names[i]
@@ -129,10 +127,16 @@ func lookFindings(job jobLook, prof profiles.Profile, res envgen.Result) []findi
 	}
 	return finding.Fold(slices.DeleteFunc(all, func(f finding.Finding) bool {
 		missing := func(said finding.Finding) bool { return strings.HasPrefix(f.ID, "place.") && said.Subject == f.Subject }
-		return f.Severity == finding.Note || slices.ContainsFunc(job.finds, missing) || slices.ContainsFunc(res.Findings, func(said finding.Finding) bool {
+		return f.Severity == finding.Note || !fabric && !aboutProgram(f.ID) || slices.ContainsFunc(job.finds, missing) || slices.ContainsFunc(res.Findings, func(said finding.Finding) bool {
 			return finding.Supersedes(said.ID, f.ID) && (said.Host == "" || f.Host == "" || said.Host == f.Host || said.Host == hostItself(job, f.Host))
 		})
 	}))
+}
+
+// aboutProgram reports whether a finding is about what the ranks run and load,
+// which has to be alike on every network.
+func aboutProgram(id string) bool {
+	return strings.HasPrefix(id, "place.") || slices.Contains([]string{"across.program", "across.library", "across.directory", "across.software"}, id)
 }
 
 // hostItself is what a host calls itself, by the name the job has for it.

@@ -74,6 +74,70 @@ func TestPreflightGate(t *testing.T) {
 	}
 }
 
+// TestAnotherProgramOnOneNode: what the ranks run has to be alike on hosts
+// without RDMA too; what is the fabric's is not said there.
+func TestAnotherProgramOnOneNode(t *testing.T) {
+	host := func(name, id, missing string) topology.Host {
+		mtu := 1500
+		return topology.Host{
+			Name: name, Netdevs: []topology.Netdev{{Name: "eth0", MTU: &mtu}},
+			Places: []topology.Place{{Role: topology.RoleProgram, Path: "/opt/a.out", ID: id, Missing: missing}, {Role: topology.RoleDirectory, Path: "/work", Mount: "ext4"}},
+		}
+	}
+	for _, tc := range []struct {
+		name  string
+		hosts []topology.Host
+		finds []finding.Finding
+		want  string
+	}{
+		{"alike", []topology.Host{host("n1", "build-id:a", ""), host("n2", "build-id:a", "")}, nil, ""},
+		{"another build", []topology.Host{host("n1", "build-id:a", ""), host("n2", "build-id:a", ""), host("n3", "build-id:b", "")}, nil, "across.program"},
+		{"missing", []topology.Host{host("n1", "build-id:a", ""), host("n2", "", "ENOENT")}, nil, "place.program"},
+		{"missing, and said", []topology.Host{host("n1", "build-id:a", ""), host("n2", "", "ENOENT")}, []finding.Finding{{ID: "node.program", Subject: "/opt/a.out"}}, ""},
+	} {
+		var got []string
+		for _, f := range lookFindings(jobLook{hosts: tc.hosts, finds: tc.finds}, profiles.Profile{}, envgen.Result{}) {
+			got = append(got, f.ID)
+		}
+		if strings.Join(got, " ") != tc.want {
+			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
+		}
+	}
+}
+
+// TestLauncherIsToldTheSame: how fabrun reaches the hosts is how the launcher does.
+func TestLauncherIsToldTheSame(t *testing.T) {
+	const insecure = "StrictHostKeyChecking=no"
+	for _, tc := range []struct {
+		argv, want string
+	}{
+		{"mpirun -np 2 ./a.out", "OMPI_MCA_plm_rsh_agent=ssh -o " + insecure + " -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"},
+		{"mpiexec.hydra -n 2 ./a.out", "HYDRA_LAUNCHER_EXTRA_ARGS=-o " + insecure + " -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"},
+	} {
+		argv := strings.Fields(tc.argv)
+		version := map[bool]string{true: "mpirun (Open MPI) 4.1.4", false: "HYDRA build details:\n    Version: 4.0.2"}[argv[0] == "mpirun"]
+		p := plan.Build(plan.Request{
+			Command: cmdline.Parse(cmdline.Identify(argv, version, ""), argv), SSH: nodeOptions{insecure: true}.launcherSSH(),
+			Hosts: hosts.Allocation{Source: "--hosts", Hosts: []hosts.Host{{Name: "n1"}, {Name: "n2"}}}, HostsGiven: true,
+		})
+		got := ""
+		for _, v := range p.Env {
+			if v.Rule == "launcher.ssh" {
+				got = v.Name + "=" + v.Value
+			}
+		}
+		if got != tc.want {
+			t.Errorf("%s: %q, want %q", tc.argv, got, tc.want)
+		}
+	}
+	if args := strings.Join(nodeOptions{insecure: true, knownHosts: "/k"}.systemSSH().Args(), " "); !strings.Contains(args, insecure) || strings.Contains(args, "/k") {
+		t.Errorf("the system's ssh: %q", args)
+	}
+	if (nodeOptions{}).launcherSSH() != nil {
+		t.Error("nothing was said, and the launcher is told something")
+	}
+}
+
 // TestProgress: a bar never leaves a rest on the terminal, and elsewhere only
 // finished parts are lines.
 func TestProgress(t *testing.T) {

@@ -24,16 +24,8 @@ func (a *app) reachNext(ctx context.Context, t remote.Transport, names []string,
 	for i, n := range names {
 		next[n] = names[(i+1)%len(names)]
 	}
-	ssh := remote.SSHOptions{User: o.sshUser, Port: o.sshPort, ConfigFile: o.sshConfig, ConnectTimeout: reachDeadline - 5*time.Second}
-	if o.sshKey != "" {
-		ssh.IdentityFiles = []string{o.sshKey}
-	}
-	if o.knownHosts != "" {
-		ssh.KnownHosts = []string{o.knownHosts}
-	}
-	if o.insecure {
-		ssh.Options = []string{"StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR"}
-	}
+	ssh := o.systemSSH()
+	ssh.ConnectTimeout = reachDeadline - 5*time.Second
 	_, self := otherNodes(hosts.Allocation{Hosts: hostList(names)})
 	opts := remote.Options{Deadline: reachDeadline, MaxOutput: 64 << 10}
 	opts.OnDone = func(done, total int, _ remote.Result) { a.progress.step("logins from host to host", done, total) }
