@@ -40,7 +40,7 @@ tidy:
 static:
 	CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/fabrun
 
-docs: ## write docs/cli from the commands themselves
+docs: ## write docs/cli, rules.md and architecture.md from the code itself
 	$(GO) test -count=1 ./cmd/fabrun -run 'Docs$$' -update
 
 docs-check:

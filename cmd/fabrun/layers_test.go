@@ -74,13 +74,14 @@ var homes = map[string]string{
 
 type listedPackage struct {
 	ImportPath string
+	Doc        string
 	Imports    []string
 	Deps       []string
 }
 
 func goList(t *testing.T) []listedPackage {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Imports,Deps", "fabrun/...", "fabrun/testdata/hosts", "fabrun/testdata/realdata", "fabrun/testdata/wait")
+	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Doc,Imports,Deps", "fabrun/...", "fabrun/testdata/hosts", "fabrun/testdata/realdata", "fabrun/testdata/wait")
 	cmd.Dir = "../.."
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
