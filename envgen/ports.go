@@ -161,13 +161,13 @@ func portDown(_ *state, p *port) string {
 	if p.infiniband() && (p.p.State == "INIT" || p.p.State == "ARMED") {
 		return "state " + p.p.State + ": the link is up, and no subnet manager has made it ACTIVE"
 	}
-	if p.p.State != "" && p.p.State != "ACTIVE" {
-		return strings.TrimSuffix(fmt.Sprintf("state %s, phys_state %s", p.p.State, p.p.PhysState), ", phys_state ")
-	}
-	if p.p.PhysState != "" && p.p.PhysState != "LinkUp" {
+	switch {
+	case !p.p.Down():
+		return ""
+	case p.p.State == "", p.p.State == "ACTIVE":
 		return "phys_state " + p.p.PhysState
 	}
-	return ""
+	return strings.TrimSuffix(fmt.Sprintf("state %s, phys_state %s", p.p.State, p.p.PhysState), ", phys_state ")
 }
 
 func portLinkLayer(s *state, p *port) string {

@@ -73,7 +73,7 @@ func rail(c *HCA) bool {
 	if c.Class == "net" {
 		return false
 	}
-	return len(c.Ports) == 0 || slices.ContainsFunc(c.Ports, func(p Port) bool { return p.State == "ACTIVE" || p.State == "" })
+	return len(c.Ports) == 0 || slices.ContainsFunc(c.Ports, func(p Port) bool { return !p.Down() })
 }
 
 func shorten(names []string, most int) string {

@@ -41,8 +41,8 @@ func fabricPorts(h topology.Host, res envgen.Result) []portState {
 	var out []portState
 	for _, hca := range h.HCAs {
 		for _, p := range hca.Ports {
-			s := portState{Port: hca.Name + ":" + strconv.Itoa(p.Number), State: strings.Trim(p.State+", "+p.PhysState, ", ")}
-			s.Active = p.State == "ACTIVE" && (len(rails) == 0 || rails[s.Port])
+			s := portState{Port: hca.Name + ":" + strconv.Itoa(p.Number), State: p.StateText()}
+			s.Active = p.Up() && (len(rails) == 0 || rails[s.Port])
 			if p.RateTrusted {
 				s.RateGbps = p.RateGbps
 			}

@@ -68,18 +68,18 @@ func Facts(h topology.Host) []Fact {
 		for _, p := range c.Ports {
 			s := fmt.Sprintf("%s port %d", c.Name, p.Number)
 			add("state", s, p.State, finding.Error, "one rail carries nothing")
-			if p.RateTrusted && p.RateGbps != nil && p.State == "ACTIVE" {
+			if p.RateTrusted && p.RateGbps != nil && p.Up() {
 				add("rate", s, fmt.Sprintf("%g Gb/s", *p.RateGbps), finding.Error, "the slowest port sets the pace of every collective")
 			}
 			add("link-layer", s, p.LinkLayer, finding.Error, "InfiniBand and Ethernet ports cannot connect")
-			if p.State == "ACTIVE" {
+			if p.Up() {
 				add("rdma-mtu", s, num(p.ActiveMTU), finding.Error, "connections are made with the smaller; some libraries hang instead")
 			}
 			if p.LinkLayer == "InfiniBand" {
 				add("pkey", s, keysText(p.PKeys), finding.Note, "ports talk only within a partition that both are in")
 			}
 			add("gid-shape", s, gidShape(p), finding.Warning, "one GID index does not fit both hosts")
-			if n := netdevOf(h, p.Netdev); n != nil && p.State == "ACTIVE" {
+			if n := netdevOf(h, p.Netdev); n != nil && p.Up() {
 				add("mtu", s, num(n.MTU), finding.Error, "large packets vanish on one side")
 				if n.DCB != nil {
 					add("trust", s, n.DCB.Trust, finding.Error, "marks are read differently: one side is not lossless")

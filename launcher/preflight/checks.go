@@ -608,7 +608,7 @@ func JobPorts(hosts []topology.Host, rails []map[string]string) [][]string {
 		}
 		for _, c := range h.HCAs {
 			for _, p := range c.Ports {
-				if chosen[kind{c.Driver, c.BoardID}] && p.State == "ACTIVE" && (p.LinkLayer == "InfiniBand" || slices.ContainsFunc(p.GIDs, routedRoCE2)) {
+				if chosen[kind{c.Driver, c.BoardID}] && p.Up() && (p.LinkLayer == "InfiniBand" || slices.ContainsFunc(p.GIDs, routedRoCE2)) {
 					up[fmt.Sprintf("%s:%d", c.Name, p.Number)] = true
 				}
 			}
@@ -634,8 +634,8 @@ func JobPorts(hosts []topology.Host, rails []map[string]string) [][]string {
 		for _, c := range h.HCAs {
 			for _, p := range c.Ports {
 				name := fmt.Sprintf("%s:%d", c.Name, p.Number)
-				downTwin := p.State != "" && p.State != "ACTIVE" && c.BoardID != "" && boards[c.BoardID] && !slots[slotOf(c.PCI)]
-				downNamesake := p.State != "" && p.State != "ACTIVE" && up[name]
+				downTwin := p.Down() && c.BoardID != "" && boards[c.BoardID] && !slots[slotOf(c.PCI)]
+				downNamesake := p.Down() && up[name]
 				if mine[name] || named[name] || downTwin || downNamesake {
 					out[i] = append(out[i], name)
 				}

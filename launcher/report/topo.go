@@ -263,7 +263,7 @@ func hcaWords(c *topology.HCA, h topology.Host) string {
 		if p.LinkLayer != "" {
 			w = append(w, p.LinkLayer)
 		}
-		if p.State != "" && p.State != "ACTIVE" {
+		if p.Down() {
 			w = append(w, strings.TrimSpace(p.State+" "+p.PhysState))
 		}
 		if p.Netdev != "" {

@@ -101,7 +101,7 @@ func (s *svg) draw(w io.Writer) error {
 	for i := range s.h.HCAs {
 		c := &s.h.HCAs[i]
 		class := "hca"
-		if len(c.Ports) > 0 && !slices.ContainsFunc(c.Ports, func(p topology.Port) bool { return p.State == "ACTIVE" || p.State == "" }) {
+		if len(c.Ports) > 0 && !slices.ContainsFunc(c.Ports, func(p topology.Port) bool { return !p.Down() }) {
 			class = "down"
 		}
 		add(c.NUMA, svgItem{class, c.Name + " " + hcaWords(c, *s.h), c.PCI})

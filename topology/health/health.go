@@ -2,7 +2,6 @@ package health
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"fabrun/topology"
@@ -169,8 +168,8 @@ func inCommand(netdev string) string {
 // up says whether a port can carry traffic: nil where that is not known. Where
 // the port's own state is not, an Ethernet port's netdev tells.
 func (l *look) up(p port) *bool {
-	if p.State != "" {
-		return new((p.State == "ACTIVE" || p.State == "ACTIVE_DEFER") && !slices.Contains(downStates, p.PhysState))
+	if p.Up() || p.Down() {
+		return new(p.Up())
 	}
 	n := l.netdev(p.Netdev)
 	if n == nil || n.OperState != "up" && n.OperState != "down" || p.ib() && n.OperState == "down" {

@@ -9,10 +9,6 @@ import (
 	"fabrun/topology/finding"
 )
 
-// downStates are the physical states without a link (InfiniBand specification,
-// PortPhysicalState). Drivers have printed others for links that are up.
-var downStates = []string{"Sleep", "Polling", "Disabled", "PortConfigurationTraining", "LinkErrorRecovery", "Phy Test"}
-
 func state(l *look) {
 	others := slices.ContainsFunc(l.ports, l.active)
 	for _, p := range l.ports {
@@ -36,14 +32,11 @@ func state(l *look) {
 		case p.PhysState == "Disabled":
 			hint = "the port is switched off: ip link set " + orText(p.Netdev, p.hca.Name) + " up (as root)" + finding.OnPurpose
 		}
-		seen := p.State
-		if p.PhysState != "" {
-			seen += ", " + p.PhysState
-		}
-		if p.State == "" {
+		seen := p.StateText()
+		if p.State == "" && !p.Down() {
 			seen = "its netdev " + p.Netdev + " is down"
 		}
-		l.say(sev, p.String(), strings.TrimPrefix(seen, ", "), "ACTIVE, LinkUp", "this rail carries nothing", hint)
+		l.say(sev, p.String(), seen, "ACTIVE, LinkUp", "this rail carries nothing", hint)
 	}
 }
 
@@ -127,20 +120,13 @@ func subnetManager(l *look) {
 		case p.State == "INIT" && zero:
 			l.say(finding.Error, p.String(), "state INIT, LID or SM LID 0", "ACTIVE, both set", "the cable is in order, and no subnet manager has seen this port", noSubnetManager)
 		case p.State == "INIT":
-			l.say(finding.Error, p.String(), "state INIT"+physText(p.Port), "ACTIVE", "the cable is in order, but no subnet manager has configured the port: no RDMA traffic", noSubnetManager)
+			l.say(finding.Error, p.String(), "state "+p.StateText(), "ACTIVE", "the cable is in order, but no subnet manager has configured the port: no RDMA traffic", noSubnetManager)
 		case p.State == "ARMED":
-			l.say(finding.Error, p.String(), "state ARMED"+physText(p.Port), "ACTIVE", "the subnet manager has begun with this port and not ended", "wait, then look at the subnet manager's log")
+			l.say(finding.Error, p.String(), "state "+p.StateText(), "ACTIVE", "the subnet manager has begun with this port and not ended", "wait, then look at the subnet manager's log")
 		case p.State == "ACTIVE" && zero:
 			l.say(finding.Error, p.String(), "LID or SM LID 0", "both set", "no subnet manager has seen this port", noSubnetManager)
 		}
 	}
-}
-
-func physText(p topology.Port) string {
-	if p.PhysState == "" {
-		return ""
-	}
-	return ", " + p.PhysState
 }
 
 func partition(l *look) {
