@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,6 +31,17 @@ type watchOptions struct {
 	patterns []string
 	shared   bool
 	job      string
+	devices  []string
+	direct   bool
+}
+
+// promise is what the caller says that the job should have.
+func (o watchOptions) promise() watch.Promise {
+	p := watch.Promise{GPUDirect: o.direct}
+	if len(o.devices) > 0 {
+		p.Devices = map[string][]string{"": o.devices}
+	}
+	return p
 }
 
 // isEye reports whether the verb is the eye of a node.
@@ -53,8 +65,8 @@ With --follow, --pattern or --counters it is the eye of one node of a running jo
 it reads the log files of a directory or pattern as they grow, and the node's RDMA and network
 counters, and writes what it sees as JSON lines until its standard input ends.
 
-Exit status: 0; with --strict 1 for a fallback that nobody asked for, or a fatal
-error; 1 also when a file cannot be read; 2 for a wrong call.`,
+Exit status: 0; with --strict 1 for a fallback that nobody asked for, a fatal
+error, or less than --expect-devices and --expect-gpudirect name; 1 also when a file cannot be read; 2 for a wrong call.`,
 		Example: `  fabrun watch slurm-4711.out
   fabrun watch --json /dev/shm/nccl.*.log
   mpirun -np 8 ./a.out 2>&1 | fabrun watch --strict`,
@@ -62,6 +74,8 @@ error; 1 also when a file cannot be read; 2 for a wrong call.`,
 	}
 	c.Flags().BoolVar(&opts.strict, "strict", false, "exit 1 for a fallback that nobody asked for, or a fatal error")
 	c.Flags().BoolVar(&opts.pairs, "pairs", false, "with --json: also what carries each pair of ranks")
+	c.Flags().StringSliceVar(&opts.devices, "expect-devices", nil, "warn where NCCL uses fewer than these `devices` (mlx5_0:1,mlx5_1:1)")
+	c.Flags().BoolVar(&opts.direct, "expect-gpudirect", false, "warn where a GPU's data goes through the host's memory")
 	c.Flags().StringVar(&opts.follow, "follow", "", "be the eye of this node: follow the files in this `directory`")
 	c.Flags().BoolVar(&opts.counters, "counters", false, "be the eye of this node: read its counters")
 	c.Flags().StringArrayVar(&opts.patterns, "pattern", nil, "be the eye of this node: follow the files of this NCCL_DEBUG_FILE or UCX_LOG_FILE `pattern` that come or grow")
@@ -82,7 +96,7 @@ func runWatch(ctx context.Context, a *app, opts watchOptions, files []string) er
 	if opts.shared {
 		return usageError(errors.New("--shared belongs to --pattern"), "")
 	}
-	w := watch.New(watch.Options{Pairs: opts.pairs})
+	w := watch.New(watch.Options{Pairs: opts.pairs, Known: watch.Known{Promise: opts.promise()}})
 	if len(files) == 0 {
 		files = []string{"-"}
 	}
@@ -96,7 +110,8 @@ func runWatch(ctx context.Context, a *app, opts watchOptions, files []string) er
 	if err := writeVerdict(a, v); err != nil {
 		return err
 	}
-	if opts.strict && (v.Fallback != nil && *v.Fallback && !v.Intentional || len(v.FatalErrors) > 0) {
+	less := slices.ContainsFunc(v.Events, watch.Event.BreaksPlan)
+	if opts.strict && (v.Fallback != nil && *v.Fallback && !v.Intentional || len(v.FatalErrors) > 0 || less) {
 		return errFindings
 	}
 	return nil
@@ -189,7 +204,7 @@ func runEye(ctx context.Context, a *app, opts watchOptions, files []string) erro
 	follow.Census() // before it is said that this eye is open: then the ranks start
 	rec := report.NewRecorder(a.stdout, time.Now, report.RecordStart{Host: host, Version: buildVersion(), Command: []string{}, Hosts: []string{host}})
 	cfg := launcher.EyesConfig{
-		Host: host, Follow: follow, Pairs: opts.pairs,
+		Host: host, Follow: follow, Pairs: opts.pairs, Known: watch.Known{Promise: opts.promise()},
 		OnEvent: rec.Event, OnSample: rec.Sample, Relay: rec.Relay, OnQuiet: rec.Quiet,
 	}
 	if opts.counters {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"fabrun/envgen"
 	"fabrun/launcher"
 	"fabrun/launcher/cmdline"
 	"fabrun/launcher/hosts"
@@ -38,6 +39,16 @@ func TestStrictEndsOnProofOnly(t *testing.T) {
 		p.Command = cmdline.Parse(cmdline.Launcher{Dialect: cmdline.Torchrun, Words: 1}, argv)
 		return p
 	}
+	promising := onHosts("n1", "n2")
+	for i := range 4 {
+		port := fmt.Sprintf("mlx5_%d:1", i)
+		promising.Rails = append(promising.Rails, envgen.Rail{Ports: map[string]string{"n1": port, "n2": port}})
+	}
+	pinned := promising
+	pinned.Kept = []envgen.Var{{Name: "NCCL_IB_HCA", Value: "mlx5_0"}}
+	less := "n1:10:11 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/RoCE [RO]; OOB eth0:10.0.0.1<0>\nn1:10:11 [0] NCCL INFO Using network IB\n" +
+		"n1:10:11 [0] NCCL INFO comm 0x1 rank 0 nRanks 2 nNodes 2 localRanks 1 localRank 0 MNNVL 0\n" +
+		"n1:10:11 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks 2 cudaDev 0 busId 1000 commId 0x1 - Init COMPLETE\n"
 	for _, c := range []struct {
 		name  string
 		p     plan.Plan
@@ -55,6 +66,9 @@ func TestStrictEndsOnProofOnly(t *testing.T) {
 		{"the same, and nobody knows the nodes", onHosts(), nil, late + inside, false, "Unknown whether data leaves the node"},
 		{"to a rank that is not there", onHosts(), nil, late + strings.Replace(inside, "1[1]", "3[3]", 1), true, "FALLBACK to TCP"},
 		{"the user asked for it", onHosts("n1", "n2"), []string{"NCCL_NET=Socket"}, late + socketRank("n2", 40, 3, 4), false, "TCP, as was asked for"},
+		{"fewer rails and no GPUDirect than planned", promising, nil, less, true, "The plan promises 4 devices on n1 (mlx5_0:1 mlx5_1:1 mlx5_2:1 mlx5_3:1), NCCL uses 1 (mlx5_0:1)"},
+		{"the set-up is not over", promising, nil, strings.Replace(less, "COMPLETE", "START", 1), false, "No fallback in what was seen"},
+		{"the user's own devices", pinned, nil, less, false, "No fallback in what was seen"},
 		{"torchrun by hand on two nodes", torch("torchrun", "--nnodes", "2", "--node-rank", "0", "train.py"), nil, "", false, "the job has nodes that were not started here"},
 		{"torchrun by hand, and a rank says so", torch("torchrun", "--nnodes", "2", "--node-rank", "0", "train.py"), nil, late + strings.Replace(inside, "1[1]", "3[3]", 1), true, "FALLBACK to TCP"},
 		{"torchrun on one node", torch("torchrun", "train.py"), nil, "", false, "one host, so nothing had to cross the fabric"},

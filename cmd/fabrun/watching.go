@@ -110,7 +110,7 @@ func (a *app) watchJob(p plan.Plan, job *preparedJob, o runOptions, endJob conte
 		OnEvent: func(e watch.Event) { w.told.put(func() { w.event(e) }) },
 		Relay:   func(line string) { w.told.put(func() { w.relay(line) }) },
 		OnQuiet: func(procs []watch.Standing) { w.quiet("", procs) },
-		Known:   watch.Known{OneNode: w.nodes == 1, RDMA: p.RDMA, Env: userSettings(p, set)},
+		Known:   watch.Known{OneNode: w.nodes == 1, RDMA: p.RDMA, Env: userSettings(p, set), Promise: promiseOf(p)},
 	}
 	w.ncclTells = strings.EqualFold(set["NCCL_DEBUG"], "INFO") || strings.EqualFold(set["NCCL_DEBUG"], "TRACE")
 	if p.Dialect != cmdline.Plain && (len(p.Hosts.Hosts) > 1 || o.record != "") {
@@ -227,6 +227,22 @@ func userSettings(p plan.Plan, ranks map[string]string) map[string]string {
 	}
 	maps.Copy(set, ranks)
 	return set
+}
+
+// promiseOf is what the plan promises of NCCL's data. Devices that the user pins are
+// his.
+func promiseOf(p plan.Plan) watch.Promise {
+	out := watch.Promise{GPUDirect: strings.Contains(p.Contract, ", GPUDirect on")}
+	if slices.ContainsFunc(p.Kept, func(v envgen.Var) bool { return v.Name == "NCCL_IB_HCA" }) {
+		return out
+	}
+	out.Devices = map[string][]string{}
+	for _, r := range p.Rails {
+		for host, port := range r.Ports {
+			out.Devices[host] = append(out.Devices[host], port)
+		}
+	}
+	return out
 }
 
 // jobNodes is over how many nodes the job runs, at least; 0 unknown. Of a torchrun
@@ -350,8 +366,8 @@ func (w *watching) event(e watch.Event) {
 	if !said {
 		w.say(e)
 	}
-	if e.ID == "fallback" {
-		w.fellBack(e)
+	if e.ID == "fallback" && e.Severity == watch.SeverityError || e.BreaksPlan() {
+		w.breaks(e)
 	}
 }
 
@@ -478,6 +494,10 @@ func (w *watching) lookThrough(ctx context.Context, by *reached, p plan.Plan, di
 			argv = append(argv, "--pattern", p)
 		}
 	}
+	promise := promiseOf(p)
+	if promise.GPUDirect {
+		argv = append(argv, "--expect-gpudirect")
+	}
 	t := by.transport
 	w.mu.Lock()
 	for _, host := range others {
@@ -488,6 +508,9 @@ func (w *watching) lookThrough(ctx context.Context, by *reached, p plan.Plan, di
 		argv := slices.Clone(argv)
 		if i == 0 && len(w.patterns) > 0 {
 			argv = append(argv, "--shared")
+		}
+		if devs := promise.Devices[host]; len(devs) > 0 {
+			argv = append(argv, "--expect-devices", strings.Join(devs, ","))
 		}
 		r, in := io.Pipe()
 		e := &eye{host: host, via: t, stdin: in, ready: make(chan struct{}), done: make(chan struct{})}
@@ -610,9 +633,9 @@ func (w *watching) say(e watch.Event) {
 	}
 }
 
-// fellBack ends the job under --strict, unless TCP is what was asked for.
-func (w *watching) fellBack(e watch.Event) {
-	if w.endJob == nil || e.Severity != watch.SeverityError {
+// breaks ends the job under --strict: it does not have what the plan promised.
+func (w *watching) breaks(e watch.Event) {
+	if w.endJob == nil {
 		return
 	}
 	w.mu.Lock()

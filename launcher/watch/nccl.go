@@ -202,6 +202,7 @@ func (st *state) commLine(m *message) {
 	case bytes.Contains(t, []byte("Init COMPLETE")):
 		m.proc.completes()
 		st.initDone++
+		st.kept(m)
 	case bytes.Contains(t, []byte("Abort COMPLETE")):
 		st.failed("nccl-abort", "NCCL gave the communicator up (abort): the first error above says why.", m)
 	}
@@ -342,7 +343,7 @@ func (st *state) netVerbs(m *message, name string) {
 			st.addSeenNet(name)
 			st.addDevices(&st.devices, devs)
 			if m.proc != nil && len(devs) <= 64 {
-				m.proc.devs = strings.Join(devs, " ")
+				m.proc.devs, m.proc.allDevs = strings.Join(devs, " "), bytes.Contains(t, []byte("OOB "))
 			}
 			st.linkLayers(m)
 		} else if bytes.HasPrefix(t, []byte("Using [RO]")) || bytes.HasPrefix(t, []byte("Using ;")) || bytes.HasPrefix(t, []byte("Using  ;")) {
@@ -932,7 +933,12 @@ func (st *state) connectedRings(m *message) {
 	st.announce(m)
 }
 
-func (st *state) connectedOther(m *message) { m.proc.connected() }
+func (st *state) connectedOther(m *message) {
+	m.proc.connected()
+	if bytes.HasPrefix(m.text, []byte("Connected all trees")) {
+		st.kept(m)
+	}
+}
 
 // warning reads what a warning says in fixed words.
 func (st *state) warning(m *message) bool {

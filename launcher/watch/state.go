@@ -32,6 +32,7 @@ type proc struct {
 	lines  int // how often a prefix named it
 
 	version, devs, gid string // as it told them
+	allDevs            bool   // devs is a list to its end
 	waitsFor           string // the address that it tries to reach
 
 	comms    int            // communicators whose set-up was begun

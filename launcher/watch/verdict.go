@@ -605,7 +605,19 @@ func (v *Verdict) cleared() string {
 	default:
 		s += ", GPUDirect on"
 	}
-	return s + "."
+	s += "."
+	if less := v.broken(); less != "" {
+		s += " Less than planned: " + less
+	}
+	return s
+}
+
+// ranksWord counts ranks.
+func ranksWord(n int) string {
+	if n == 1 {
+		return "1 rank"
+	}
+	return fmt.Sprintf("%d ranks", n)
 }
 
 // scope says how much of the job was seen; "" where all of it was.
@@ -615,7 +627,7 @@ func (v *Verdict) scope() string {
 	case v.RanksSeen == nil:
 		parts = append(parts, "of how many ranks is not known")
 	case v.NRanks == nil:
-		parts = append(parts, fmt.Sprintf("%d ranks, of how many is not known", *v.RanksSeen))
+		parts = append(parts, ranksWord(*v.RanksSeen)+", of how many is not known")
 	case *v.RanksSeen < *v.NRanks:
 		parts = append(parts, fmt.Sprintf("%d of %d ranks", *v.RanksSeen, *v.NRanks))
 	}

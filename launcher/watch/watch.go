@@ -109,6 +109,7 @@ type Known struct {
 	OneNode bool              // all ranks run on one node
 	RDMA    bool              // its hosts have usable RDMA
 	Env     map[string]string // what the ranks see of the user's settings
+	Promise Promise           // of the plan
 }
 
 // Watcher gathers what any number of streams and files of one job say.
