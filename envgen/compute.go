@@ -192,11 +192,11 @@ func (s *state) withProfile(n *node, vars []Var) []Var {
 			return
 		}
 		v := Var{
-			Name: set.Name, Value: set.Value, Scope: JobScope, Origin: origin, Rule: "profile.env", Why: set.Why,
+			Name: set.Name, Value: set.On(SeenOn(n.h).PCI), Scope: JobScope, Origin: origin, Rule: "profile.env", Why: set.Why,
 			Evidence: []string{source},
 		}
 		if i := indexVar(vars, set.Name); i >= 0 {
-			if vars[i].Value != set.Value {
+			if vars[i].Value != v.Value {
 				v.Overrode = fmt.Sprintf("%s would have said %s (%s)", vars[i].Origin, vars[i].Value, vars[i].Rule)
 			}
 			vars[i] = v

@@ -146,6 +146,11 @@ func SeenOn(h *topology.Host) profiles.Seen {
 	}
 	for _, c := range h.HCAs {
 		s.HCAs = append(s.HCAs, c.Name)
+		for _, p := range c.Ports {
+			if l := strings.ToLower(p.LinkLayer); p.State == "ACTIVE" && l != "" && !slices.Contains(s.LinkLayers, l) {
+				s.LinkLayers = append(s.LinkLayers, l)
+			}
+		}
 	}
 	for _, d := range h.Netdevs {
 		s.Netdevs = append(s.Netdevs, d.Name)

@@ -13,6 +13,8 @@ type Seen struct {
 	HCAs    []string
 	Netdevs []string
 	Files   []string // paths that exist, without leading slash
+	// LinkLayers of the RDMA ports that are up: "ethernet", "infiniband".
+	LinkLayers []string
 }
 
 // Proposal is a profile that fits what is seen. It is said, never chosen.
@@ -58,18 +60,30 @@ func (m Match) Fits(seen Seen) (why string, ok bool) {
 	return strings.Join(found, ", "), len(found) > 0
 }
 
-// Propose returns the profiles that fit, those with more evidence first.
-func Propose(dirs Dirs, seen Seen) []Proposal {
-	var out []Proposal
+// Propose returns the profile that fits, by the most evidence; none where two
+// have as much, since then nothing tells which is meant, nor one whose kind of
+// fabric the machine does not have.
+func Propose(dirs Dirs, seen Seen) (Proposal, bool) {
+	var best Proposal
+	most, as := 0, 0
 	for _, n := range names(dirs, "") {
 		p, err := Load(dirs, n)
 		if err != nil {
 			continue // listed, with its error, by List
 		}
-		if why, ok := p.Match.Fits(seen); ok {
-			out = append(out, Proposal{Name: p.Name, About: p.About, Why: why})
+		if l := p.Fabric.LinkLayer; l != "" && len(seen.LinkLayers) > 0 && !slices.Contains(seen.LinkLayers, l) {
+			continue
+		}
+		why, ok := p.Match.Fits(seen)
+		if !ok {
+			continue
+		}
+		switch found := strings.Count(why, ", ") + 1; {
+		case found > most:
+			best, most, as = Proposal{Name: p.Name, About: p.About, Why: why}, found, 1
+		case found == most:
+			as++
 		}
 	}
-	slices.SortStableFunc(out, func(a, b Proposal) int { return strings.Count(b.Why, ", ") - strings.Count(a.Why, ", ") })
-	return out
+	return best, as == 1
 }

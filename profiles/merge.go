@@ -1,6 +1,9 @@
 package profiles
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 func set[T any](dst *T, src *T) {
 	if src != nil {
@@ -102,6 +105,9 @@ func overlayEnv(have []Setting, d *doc, env map[string]rawEnv) []Setting {
 		}
 		e := env[key[1]]
 		s := Setting{Name: key[1], Value: *e.Value, Why: *e.Why}
+		for _, id := range slices.Sorted(maps.Keys(e.ByPCI)) {
+			s.ByPCI = append(s.ByPCI, PCIValue{id, e.ByPCI[id]})
+		}
 		if i := slices.IndexFunc(have, func(h Setting) bool { return h.Name == s.Name }); i >= 0 {
 			have[i] = s
 		} else {

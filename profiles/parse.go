@@ -3,6 +3,7 @@ package profiles
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -83,8 +84,9 @@ type rawExpect struct {
 }
 
 type rawEnv struct {
-	Value *string `toml:"value"`
-	Why   *string `toml:"why"`
+	Value *string           `toml:"value"`
+	Why   *string           `toml:"why"`
+	ByPCI map[string]string `toml:"by_pci"`
 }
 
 type rawWorkload struct {
@@ -248,6 +250,14 @@ func (c *checker) env(env map[string]rawEnv) {
 			c.fail("env."+key[1], "the value has a line break or a zero byte")
 		case e.Why == nil || strings.TrimSpace(*e.Why) == "":
 			c.fail("env."+key[1], "wants a reason: why = \"…\"")
+		}
+		for _, id := range slices.Sorted(maps.Keys(e.ByPCI)) {
+			switch {
+			case !pciForm().MatchString(id):
+				c.fail("env."+key[1], "by_pci: %q is not vendor:device in lower case hexadecimal", id)
+			case strings.ContainsAny(e.ByPCI[id], "\x00\n\r"):
+				c.fail("env."+key[1], "by_pci: the value has a line break or a zero byte")
+			}
 		}
 	}
 }

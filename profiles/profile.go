@@ -1,5 +1,7 @@
 package profiles
 
+import "slices"
+
 // Profile is one fabric profile. Zero values mean "not said": every number
 // that may be absent is a pointer.
 type Profile struct {
@@ -76,6 +78,20 @@ type Setting struct {
 	Name  string
 	Value string
 	Why   string
+	ByPCI []PCIValue // other values for machines with a PCI device, in its order
+}
+
+// PCIValue is the value of a setting on machines with a PCI device.
+type PCIValue struct{ ID, Value string }
+
+// On is the value on a machine with these PCI devices ("10de:2901").
+func (s Setting) On(pci []string) string {
+	for _, v := range s.ByPCI {
+		if slices.Contains(pci, v.ID) {
+			return v.Value
+		}
+	}
+	return s.Value
 }
 
 // Workload is one workload profile: how a kind of program is run, never what

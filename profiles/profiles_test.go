@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -95,7 +96,7 @@ func TestLayers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Setting{{"A", "9", "user"}, {"B", "2", "site"}, {"C", "3", "user"}}
+	want := []Setting{{Name: "A", Value: "9", Why: "user"}, {Name: "B", Value: "2", Why: "site"}, {Name: "C", Value: "3", Why: "user"}}
 	if d := cmp.Diff(want, p.Env); d != "" {
 		t.Errorf("env (-want +got):\n%s", d)
 	}
@@ -192,30 +193,61 @@ func TestNotThere(t *testing.T) {
 }
 
 func TestPropose(t *testing.T) {
+	oci := []string{"", "OracleCloud.com"}
 	for _, tt := range []struct {
 		name string
 		seen Seen
-		want []string
+		want string // "" none
 	}{
-		{"a VF in a VMware guest", Seen{DMI: []string{"VMware, Inc.", "VMware7,1"}, PCI: []string{"15ad:07b0", "15b3:1018"}}, []string{"vmware-sriov"}},
-		{"a NIC passed through", Seen{DMI: []string{"VMware, Inc."}, PCI: []string{"15b3:1017"}}, []string{"vmware-directpath"}},
-		{"EFA", Seen{DMI: []string{"Amazon EC2", "p5.48xlarge"}, PCI: []string{"1d0f:efa2"}}, []string{"aws-efa"}},
-		{"EC2 without EFA", Seen{DMI: []string{"Amazon EC2"}, PCI: []string{"1d0f:ec20"}}, nil},
-		{"Azure", Seen{DMI: []string{"Microsoft Corporation"}, Files: []string{"opt/microsoft/ndv5/topo.xml"}}, []string{"azure-ndv5"}},
-		{"soft RoCE", Seen{HCAs: []string{"rxe_0"}}, []string{"soft-roce"}},
-		{"Pollara at Oracle: more evidence first", Seen{DMI: []string{"", "OracleCloud.com"}, HCAs: []string{"ionic_0"}}, []string{"oci-mi355x", "amd-pollara"}},
-		{"a plain server", Seen{DMI: []string{"Dell Inc.", "PowerEdge R740"}, PCI: []string{"15b3:1015"}, HCAs: []string{"mlx5_0"}, Netdevs: []string{"ens1f0"}}, nil},
-		{"nothing", Seen{}, nil},
+		{"a VF in a VMware guest", Seen{DMI: []string{"VMware, Inc.", "VMware7,1"}, PCI: []string{"15ad:07b0", "15b3:1018"}}, "vmware-sriov"},
+		{"a NIC passed through", Seen{DMI: []string{"VMware, Inc."}, PCI: []string{"15b3:1017"}}, "vmware-directpath"},
+		{"a VF and a NIC passed through: nothing tells", Seen{DMI: []string{"VMware, Inc."}, PCI: []string{"15b3:1017", "15b3:1018"}}, ""},
+		{"EFA", Seen{DMI: []string{"Amazon EC2", "p5.48xlarge"}, PCI: []string{"1d0f:efa2"}}, "aws-efa"},
+		{"EC2 without EFA", Seen{DMI: []string{"Amazon EC2"}, PCI: []string{"1d0f:ec20"}}, ""},
+		{"Azure", Seen{DMI: []string{"Microsoft Corporation"}, Files: []string{"opt/microsoft/ndv5/topo.xml"}, LinkLayers: []string{"infiniband", "ethernet"}}, "azure-ndv5"},
+		{"soft RoCE", Seen{HCAs: []string{"rxe_0"}}, "soft-roce"},
+		{"Pollara at Oracle: the more evidence", Seen{DMI: oci, HCAs: []string{"ionic_0"}, PCI: []string{"1dd8:1002"}}, "oci-mi355x"},
+		{"Pollara elsewhere", Seen{DMI: []string{"Dell Inc."}, HCAs: []string{"ionic_0"}, PCI: []string{"1dd8:1002"}}, "amd-pollara"},
+		{"H100 at Oracle", Seen{DMI: oci, PCI: []string{"10de:2330", "15b3:1021"}, LinkLayers: []string{"ethernet"}}, "oci-h100"},
+		{"Thor2", Seen{DMI: []string{"Supermicro"}, HCAs: []string{"bnxt_re0"}, PCI: []string{"14e4:1760"}, LinkLayers: []string{"ethernet"}}, "broadcom-thor2"},
+		{"an older Broadcom card is no Thor2", Seen{HCAs: []string{"bnxt_re0"}, PCI: []string{"14e4:16d8"}}, ""},
+		{"any Alibaba machine is no Lingjun", Seen{DMI: []string{"Alibaba Cloud", "Alibaba Cloud ECS"}, HCAs: []string{"erdma_0"}}, ""},
+		{"Lingjun", Seen{DMI: []string{"Alibaba Cloud"}, HCAs: []string{"mlx5_bond_0"}, LinkLayers: []string{"ethernet"}}, "alibaba-lingjun"},
+		{"udev's InfiniBand names are no CoreWeave", Seen{HCAs: []string{"ibp0"}, Netdevs: []string{"eth0"}, LinkLayers: []string{"infiniband"}}, ""},
+		{"A3 Ultra", Seen{DMI: []string{"Google"}, Files: []string{"usr/local/gib/scripts/set_nccl_env.sh"}, PCI: []string{"10de:2335"}, Netdevs: []string{"gpu0rdma0"}, LinkLayers: []string{"ethernet"}}, "gcp-gib"},
+		{"A4X Max", Seen{DMI: []string{"Google"}, Files: []string{"usr/local/gib/scripts/set_nccl_env.sh"}, Netdevs: []string{"gpu0rdma0", "gpu0rdma1"}, LinkLayers: []string{"ethernet"}}, "gcp-a4x-max"},
+		{"netdevs of that name elsewhere", Seen{DMI: []string{"Dell Inc."}, Netdevs: []string{"gpu0rdma0"}}, ""},
+		{"Slingshot", Seen{DMI: []string{"HPE", "HPE Cray EX254n"}, HCAs: []string{"cxi0"}}, "slingshot"},
+		{"a plain server", Seen{DMI: []string{"Dell Inc.", "PowerEdge R740"}, PCI: []string{"15b3:1015"}, HCAs: []string{"mlx5_0"}, Netdevs: []string{"ens1f0"}}, ""},
+		{"nothing", Seen{}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var got []string
-			for _, p := range Propose(nil, tt.seen) {
-				got = append(got, p.Name)
-			}
-			if d := cmp.Diff(tt.want, got); d != "" {
-				t.Errorf("(-want +got):\n%s", d)
+			got, ok := Propose(nil, tt.seen)
+			if got := got.Name; ok != (tt.want != "") || ok && got != tt.want {
+				t.Errorf("%q %v, want %q", got, ok, tt.want)
 			}
 		})
+	}
+}
+
+// One profile stands for machines that differ in a file.
+func TestValuesByPCI(t *testing.T) {
+	p, err := Load(nil, "gcp-gib")
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(p.Env, func(s Setting) bool { return s.Name == "NCCL_TUNER_CONFIG_PATH" })
+	for _, tt := range []struct {
+		pci  []string
+		want string
+	}{
+		{[]string{"10de:2335"}, "/usr/local/gib/configs/tuner_config_a3u.txtpb"},
+		{[]string{"15b3:101e", "10de:2901"}, "/usr/local/gib/configs/tuner_config.txtpb"},
+		{nil, "/usr/local/gib/configs/tuner_config_a3u.txtpb"},
+	} {
+		if got := p.Env[i].On(tt.pci); got != tt.want {
+			t.Errorf("%v: %s, want %s", tt.pci, got, tt.want)
+		}
 	}
 }
 

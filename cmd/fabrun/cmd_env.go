@@ -189,7 +189,7 @@ func (a *app) settings(h *topology.Host) []envgen.Setting {
 	return cmdline.Command{}.Settings(a.env)
 }
 
-// proposals say which profiles fit what is seen; none is taken by itself. With
+// proposals say which profile fits what is seen; it is not taken by itself. With
 // files, a profile's match.files are looked for on this machine too.
 func (a *app) proposals(h *topology.Host, files bool) []finding.Finding {
 	seen := envgen.SeenOn(h)
@@ -206,12 +206,12 @@ func (a *app) proposals(h *topology.Host, files bool) []finding.Finding {
 			}
 		}
 	}
-	var out []finding.Finding
-	for _, p := range profiles.Propose(a.profileDirs(), seen) {
-		out = append(out, finding.Finding{
-			ID: "profile.proposal", Severity: finding.Note, Host: h.Name, Subject: p.Name, Seen: p.Why, Wanted: "a fabric profile",
-			Why: "this looks like: " + p.About, Hint: "--profile " + p.Name,
-		})
+	p, ok := profiles.Propose(a.profileDirs(), seen)
+	if !ok {
+		return nil
 	}
-	return out
+	return []finding.Finding{{
+		ID: "profile.proposal", Severity: finding.Note, Host: h.Name, Subject: p.Name, Seen: p.Why, Wanted: "a fabric profile",
+		Why: "this looks like: " + p.About, Hint: "--profile " + p.Name,
+	}}
 }

@@ -163,7 +163,15 @@ func (l tomlLines) env(vs []profiles.Setting) {
 	}
 	l.t.printf("\n[env]\n")
 	for _, v := range vs {
-		l.t.printf("%s = { value = %s, why = %s }\n", v.Name, tomlString(v.Value), tomlString(v.Why))
+		var by []string
+		for _, o := range v.ByPCI {
+			by = append(by, tomlString(o.ID)+" = "+tomlString(o.Value))
+		}
+		other := ""
+		if by != nil {
+			other = ", by_pci = { " + strings.Join(by, ", ") + " }"
+		}
+		l.t.printf("%s = { value = %s%s, why = %s }\n", v.Name, tomlString(v.Value), other, tomlString(v.Why))
 	}
 }
 
@@ -265,12 +273,21 @@ type settingJSON struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
 	Why   string `json:"why"`
+	// ByPCI are other values, by the PCI ID of a device that the machine has.
+	ByPCI map[string]string `json:"by_pci,omitempty"`
 }
 
 func settingsJSON(vs []profiles.Setting) []settingJSON {
 	out := []settingJSON{}
 	for _, v := range vs {
-		out = append(out, settingJSON(v))
+		j := settingJSON{Name: v.Name, Value: v.Value, Why: v.Why}
+		for _, o := range v.ByPCI {
+			if j.ByPCI == nil {
+				j.ByPCI = map[string]string{}
+			}
+			j.ByPCI[o.ID] = o.Value
+		}
+		out = append(out, j)
 	}
 	return out
 }
