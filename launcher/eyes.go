@@ -24,6 +24,11 @@ type EyesConfig struct {
 	// StallAfter.
 	OnQuiet func([]watch.Standing)
 	Stall   time.Duration
+	// OnStuck is called once when the counters give no answer for the time Stuck
+	// (0: StuckAfter): they are not read then, and nothing waits for them. It may
+	// be nil.
+	OnStuck func()
+	Stuck   time.Duration
 	// Sample is the longest pause between looks at the counters; zero means the
 	// default.
 	Sample time.Duration
@@ -42,6 +47,10 @@ const (
 // StallAfter is for how long a set-up may make no progress before it is said:
 // NCCL's own waits between attempts add up to that.
 const StallAfter = 60 * time.Second
+
+// StuckAfter is how long a look at the counters may take: a driver that hangs
+// answers never.
+const StuckAfter = 3 * time.Second
 
 // pollPause is how long to wait for the next look at the files when nothing was
 // written for the time quiet: a line is seen after a tenth of a second, after a
@@ -62,9 +71,11 @@ type Eyes struct {
 	cfg      EyesConfig
 	watcher  *watch.Watcher
 	follower *Follower
-	progress uint64    // lines that were read
-	grown    time.Time // when one last was
-	quiet    bool      // and that it was said since
+	progress uint64            // lines that were read
+	grown    time.Time         // when one last was
+	quiet    bool              // and that it was said since
+	looking  chan watch.Sample // a look at the counters that has not ended; nil none
+	stuck    bool              // and it was said
 }
 
 // NewEyes takes the first look at the counters: what comes later is compared
@@ -75,6 +86,9 @@ func NewEyes(cfg EyesConfig) *Eyes {
 	}
 	if cfg.Stall == 0 {
 		cfg.Stall = StallAfter
+	}
+	if cfg.Stuck == 0 {
+		cfg.Stuck = StuckAfter
 	}
 	e := &Eyes{cfg: cfg, grown: time.Now()}
 	e.watcher = watch.New(watch.Options{OnEvent: cfg.OnEvent, Relay: cfg.Relay, Pairs: cfg.Pairs, Now: time.Now, Host: cfg.Host, Known: cfg.Known})
@@ -90,8 +104,37 @@ func (e *Eyes) sample(last bool) {
 	if e.cfg.Meter == nil {
 		return
 	}
-	if s := e.cfg.Meter.Look(time.Now(), last); e.cfg.OnSample != nil {
+	wait := e.cfg.Stuck
+	left := e.looking != nil // by an earlier look, which has had its time
+	if left {
+		wait = 0
+	} else {
+		looking, meter := make(chan watch.Sample, 1), e.cfg.Meter
+		e.looking = looking
+		go func() { looking <- meter.Look(time.Now(), last) }()
+	}
+	late := time.NewTimer(wait)
+	defer late.Stop()
+	var s watch.Sample
+	select {
+	case s = <-e.looking:
+	default:
+		select {
+		case s = <-e.looking:
+		case <-late.C:
+			if !e.stuck && e.cfg.OnStuck != nil {
+				e.cfg.OnStuck()
+			}
+			e.stuck = true
+			return
+		}
+	}
+	e.looking = nil
+	if e.cfg.OnSample != nil {
 		e.cfg.OnSample(s)
+	}
+	if left && last {
+		e.sample(true)
 	}
 }
 
@@ -107,7 +150,7 @@ func (e *Eyes) Run(ctx context.Context) {
 		case <-ctx.Done():
 			e.follower.Close()
 			e.sample(true)
-			if e.cfg.Meter != nil {
+			if e.cfg.Meter != nil && e.looking == nil {
 				e.cfg.Meter.Close()
 			}
 			return

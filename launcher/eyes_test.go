@@ -1,6 +1,8 @@
 package launcher
 
 import (
+	"context"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -49,4 +51,39 @@ func TestEyesTellSilence(t *testing.T) {
 			t.Errorf("told %v, want 1 process silent, then that it goes on", told)
 		}
 	})
+}
+
+// TestEyesWaitForNoCounters: a driver that hangs holds up neither the start nor
+// the end of a job; once it answers, its counters are read again.
+func TestEyesWaitForNoCounters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answer := make(chan struct{})
+		stuck, samples := 0, 0
+		meter := &Meter{host: "n1", sys: hangingFS{answer}, proc: t.TempDir()}
+		began := time.Now()
+		e := NewEyes(EyesConfig{Host: "n1", Follow: Following{Dir: t.TempDir()}, Meter: meter, OnSample: func(watch.Sample) { samples++ }, OnStuck: func() { stuck++ }})
+		if took := time.Since(began); took != StuckAfter {
+			t.Errorf("the start waited %v, want %v", took, StuckAfter)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		e.Run(ctx)
+		if took := time.Since(began); took > StuckAfter+time.Minute || stuck != 1 || samples != 0 {
+			t.Errorf("after %v: said %d times, %d samples", took, stuck, samples)
+		}
+		close(answer)
+		synctest.Wait()
+		e.sample(true)
+		if samples != 2 {
+			t.Errorf("%d samples once it answers, want the late one and the last", samples)
+		}
+	})
+}
+
+// hangingFS answers nothing before its channel is closed.
+type hangingFS struct{ answer chan struct{} }
+
+func (h hangingFS) Open(name string) (fs.File, error) {
+	<-h.answer
+	return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 }

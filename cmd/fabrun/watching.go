@@ -110,7 +110,10 @@ func (a *app) watchJob(p plan.Plan, job *preparedJob, o runOptions, endJob conte
 		OnEvent: func(e watch.Event) { w.told.put(func() { w.event(e) }) },
 		Relay:   func(line string) { w.told.put(func() { w.relay(line) }) },
 		OnQuiet: func(procs []watch.Standing) { w.quiet("", procs) },
-		Known:   watch.Known{OneNode: w.nodes == 1, RDMA: p.RDMA, Env: userSettings(p, set), Promise: promiseOf(p)},
+		OnStuck: func() {
+			w.told.put(func() { fmt.Fprintln(a.own(), "the counters of this node give no answer: they are not read") })
+		},
+		Known: watch.Known{OneNode: w.nodes == 1, RDMA: p.RDMA, Env: userSettings(p, set), Promise: promiseOf(p)},
 	}
 	w.ncclTells = strings.EqualFold(set["NCCL_DEBUG"], "INFO") || strings.EqualFold(set["NCCL_DEBUG"], "TRACE")
 	if p.Dialect != cmdline.Plain && (len(p.Hosts.Hosts) > 1 || o.record != "") {

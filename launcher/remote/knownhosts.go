@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -309,7 +310,8 @@ func saveKnown(file, line string, hashed bool) error {
 	if name, rest, ok := strings.Cut(line, " "); ok && hashed {
 		line = hashName(name) + " " + rest
 	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+	// ~/.ssh may be missing; a home that is not there is not made.
+	if err := os.Mkdir(filepath.Dir(file), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	f, err := os.OpenFile(file, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)

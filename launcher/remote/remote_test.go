@@ -563,6 +563,32 @@ func TestProgramSwappedWhileItIsLookedAt(t *testing.T) {
 	}
 }
 
+// TestNoHomeIsMade: where the home is not there, a copy lies in memory.
+func TestNoHomeIsMade(t *testing.T) {
+	prog := filepath.Join(t.TempDir(), "prog")
+	if err := os.WriteFile(prog, []byte("#!/bin/sh\necho ours # home\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p, err := ReadProgram(prog, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Path = "/no/such/place"
+	nowhere := filepath.Join(t.TempDir(), "nowhere")
+	for _, env := range [][]string{{"HOME=" + nowhere, "XDG_CACHE_HOME="}, {"HOME=", "XDG_CACHE_HOME="}, {"HOME=/tmp", "XDG_CACHE_HOME=" + nowhere + "/cache"}} {
+		rs, paths := RunProgram(t.Context(), envTransport{NewLocal(), env}, []string{"h"}, p, nil, Options{})
+		if rs[0].Err != nil || string(rs[0].Stdout) != "ours\n" || strings.HasPrefix(paths["h"], nowhere) {
+			t.Errorf("%q: %q at %s, %v", env, rs[0].Stdout, paths["h"], rs[0].Err)
+		}
+		t.Cleanup(func() { _ = os.Remove(paths["h"]) })
+	}
+	for _, dir := range []string{nowhere, "/.cache"} {
+		if _, err := os.Stat(dir); err == nil {
+			t.Errorf("%s was made", dir)
+		}
+	}
+}
+
 // TestStagedCopiesAge: a copy that nobody has used for a week goes when another
 // is brought; the one in use and other files stay.
 func TestStagedCopiesAge(t *testing.T) {

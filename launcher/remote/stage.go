@@ -72,8 +72,9 @@ func goBuildID(text []byte) string {
 // of root that nobody else may write, in directories of which the same is true
 // (or that are sticky), since it is later started by its path. Then the mark
 // tells, which costs a page; without one the file is hashed. Directories for
-// copies: one that lasts, else memory. A directory must be ours and closed to
-// others, or another user could put a program there.
+// copies: one that lasts, else memory; a home that is not there is not made. A
+// directory must be ours and closed to others, or another user could put a
+// program there.
 const findScript = `n=$1 p=$2 h=$3 k=$4 m=$5; shift 5; me=$(id -u)
 safe() {
   d=$1
@@ -105,7 +106,9 @@ run() {
 if same "$p"; then run "$p" "$@"; fi
 if [ -n "$m" ] && [ "$(uname -m)" != "$m" ]; then echo "$n arch $(uname -m)"; exit 0; fi
 umask 077
-for d in "${XDG_CACHE_HOME:-$HOME/.cache}/fabrun" "/dev/shm/fabrun-$me" "${TMPDIR:-/tmp}/fabrun-$me"; do
+c=${XDG_CACHE_HOME:-$HOME/.cache}
+[ -d "${c%/*}" ] || c=
+for d in ${c:+"$c/fabrun"} "/dev/shm/fabrun-$me" "${TMPDIR:-/tmp}/fabrun-$me"; do
   mkdir -p "$d" 2>/dev/null || continue
   [ -d "$d" ] && [ ! -L "$d" ] && [ -O "$d" ] || continue
   chmod 700 "$d" 2>/dev/null || continue
