@@ -172,8 +172,7 @@ type reader struct {
 // CR LF as pasted.
 func ReadSwitch(text string) Switch {
 	r := &reader{prof: map[string]*QoS{}, counters: map[string]int{}, strict: map[string]bool{}, at: -1}
-	text = pasted.Plain(text[:min(len(text), pasted.MaxBytes)])
-	lines := strings.Split(text, "\n")
+	lines := pasted.Lines(text)
 	documents := 0
 	for i := 0; i < len(lines); i++ {
 		if r.n = i + 1; len(r.sw.Ports)+len(r.sw.PFC) > 2*maxPorts || len(r.sw.Counters) > 8*maxPorts {
@@ -183,7 +182,7 @@ func ReadSwitch(text string) Switch {
 		if strings.TrimSpace(line) == "" {
 			continue
 		}
-		if t := strings.TrimSpace(line); (t == "{" || strings.HasPrefix(t, `{"`)) && documents < 16 {
+		if t := strings.TrimSpace(line); documents < 16 && (t == "{" || strings.HasPrefix(t, `{"`) || jsonKey().MatchString(t)) {
 			documents++
 			if used := r.document(lines[i:]); used > 0 {
 				i += used - 1
@@ -214,6 +213,9 @@ var (
 	portWord = lazy(`^(?i:(?:br-|v)?ethernet|eth|et|port-?channel|po|mpo|lag|bond|management|mgmt|ma|vxlan|vx|loopback|lo|vlan|un|ae|irb)[0-9]+(?:[/.:][0-9]+){0,4}$|^swp[0-9]+(?:s[0-9]+)?$|^(?:et|xe|ge|mge|em|fxp)-?[0-9]+/[0-9]+/[0-9]+(?::[0-9]+)?(?:\.[0-9]+)?$`)
 	// Those that hosts and other switches hang on.
 	fabricPort = lazy(`^(?i:ethernet|eth|et)([0-9]+(?:/[0-9]+){0,4})$|^swp[0-9]+(?:s[0-9]+)?$|^(?:et|xe|ge)-[0-9]+/[0-9]+/[0-9]+(?::[0-9]+)?$`)
+	portKind   = lazy(`^(?i:ethernet|eth|et|te|tengigabitethernet|twe|fo|hu|fh|fourhundredgige|hundredgige)$`)
+	portNumber = lazy(`^[0-9]+(?:/[0-9]+){1,3}:?$`)
+	jsonKey    = lazy(`^"[A-Za-z_-]+"\s*:\s*\{`)
 	speedWord  = lazy(`^(?:a-)?([0-9]+(?:\.[0-9]+)?)([GM])(?:b(?:ps|/s)|-[0-9])?$`)
 	ruler      = lazy(`^\s*(?:[-=]{2,}|-)(?:\s+(?:[-=]{2,}|-))*\s*$`)
 	rulerGroup = lazy(`[-=]+`)
@@ -273,7 +275,7 @@ func (r *reader) line(line string) {
 	switch {
 	case r.global(fields, line) || r.sonicLine(fields, line) || r.config(fields):
 		r.sw.Lines++
-	case portName(fields[0]) != "" || len(fields) > 1 && fields[0] == "|" && portName(fields[1]) != "":
+	case r.port(fields):
 		if len(r.sw.Unread) < maxUnread {
 			r.sw.Unread = append(r.sw.Unread, Line{r.n, strings.TrimSpace(line)})
 		}
@@ -281,6 +283,15 @@ func (r *reader) line(line string) {
 	default:
 		r.skip(line)
 	}
+}
+
+// port reports a line that begins with the name of a port, however it is
+// spelled: "Ethernet1/1", "| Eth1/1", "Eth 1/1/1".
+func (r *reader) port(f []string) bool {
+	if f[0] == "|" {
+		f = f[1:]
+	}
+	return len(f) > 0 && (portName(f[0]) != "" || len(f) > 1 && portKind().MatchString(f[0]) && portNumber().MatchString(f[1]))
 }
 
 func (r *reader) skip(line string) {

@@ -1,6 +1,9 @@
 package qosconf
 
 import (
+	"encoding/json"
+	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +21,7 @@ var nvue = Dialect{
 		{show: "nv show interface PORT qos pfc-watchdog", columns: []string{"traffic-class", "status", "deadlock-count"}, row: nvueStorms},
 		{show: "nv show interface", columns: []string{"interface", "oper status", "speed", "mtu"}, row: nvueInterface},
 		{show: "nv show interface", columns: []string{"interface", "state", "speed", "mtu"}, row: nvueInterface},
+		{show: "net show interface", columns: []string{"state", "name", "spd", "mtu"}, row: nvueInterface},
 	},
 }
 
@@ -235,7 +239,7 @@ func nvueStorms(r *reader, l row) outcome {
 
 // nvueInterface is a row of 'nv show interface'.
 func nvueInterface(r *reader, l row) outcome {
-	name := l.cells["interface"]
+	name := l.cells["interface"] + l.cells["name"]
 	if name == "" {
 		return furniture // the second line of a long summary
 	}
@@ -243,13 +247,16 @@ func nvueInterface(r *reader, l row) outcome {
 		return furniture // a bridge, a bond or a VRF with a name of its own
 	}
 	state := strings.ToLower(l.cells["oper status"] + l.cells["state"])
+	if state == "dn" || state == "admdn" { // Cumulus before NVUE
+		state = "down"
+	}
 	if state != "up" && state != "down" {
 		if _, hasOper := l.cells["oper status"]; hasOper && state == "" {
 			return furniture
 		}
 		return foreign
 	}
-	p := Port{Port: name, Name: l.cells["remote host"], Status: state, Up: ptr(state == "up"), SpeedGbps: gbps(l.cells["speed"]), Type: l.cells["type"]}
+	p := Port{Port: name, Name: l.cells["remote host"], Status: state, Up: ptr(state == "up"), SpeedGbps: gbps(l.cells["speed"] + l.cells["spd"]), Type: l.cells["type"]}
 	if n, err := strconv.Atoi(l.cells["mtu"]); err == nil && len(r.sw.MTU) < maxPorts {
 		r.sw.MTU = append(r.sw.MTU, MTU{name, n})
 	}
@@ -353,5 +360,53 @@ func (r *reader) nvueSet(f []string) bool {
 	default:
 		return false
 	}
+	return true
+}
+
+// nvueJSON reads 'nv show qos roce -o json': the same keys as the listing.
+func (r *reader) nvueJSON(db map[string]json.RawMessage) bool {
+	if db["congestion-control"] == nil && db["prio-map"] == nil && db["pfc"] == nil {
+		return false
+	}
+	at := len(r.sw.Outputs)
+	r.sw.Outputs = append(r.sw.Outputs, Output{Show: "nv show qos roce -o json", Dialect: "nvue", Line: r.n})
+	r.tell("nvue")
+	count := func(got outcome) {
+		if got == fact {
+			r.sw.Lines++
+			r.sw.Outputs[at].Rows++
+		}
+	}
+	for _, branch := range slices.Sorted(maps.Keys(db)) {
+		var leaf any
+		if json.Unmarshal(db[branch], &leaf) != nil {
+			continue
+		}
+		entries, ok := leaf.(map[string]any)
+		if !ok {
+			count(nvueTree(r, row{cells: map[string]string{"": branch, "operational": fmt.Sprint(leaf)}}))
+			continue
+		}
+		for _, key := range slices.Sorted(maps.Keys(entries)) {
+			cells, isRow := entries[key].(map[string]any)
+			if !isRow {
+				count(nvueTree(r, row{cells: map[string]string{"": key, "operational": fmt.Sprint(entries[key])}}))
+				continue
+			}
+			l := row{cells: map[string]string{}}
+			for k, v := range cells {
+				l.cells[k] = fmt.Sprint(v)
+			}
+			switch branch {
+			case "prio-map":
+				count(nvuePriorities(r, l))
+			case "tc-map":
+				count(nvueClasses(r, l))
+			case "pool-map":
+				count(nvuePool(r, l))
+			}
+		}
+	}
+	r.ecn, r.marked = nil, nil
 	return true
 }

@@ -317,24 +317,57 @@ func (r *reader) sonicPort() string {
 	return portName(name)
 }
 
-// document reads the JSON that begins at the first of lines: CONFIG_DB, or a
-// part of it. It says how many lines it took, 0 where it is none of that.
+// document reads the JSON that begins at the first of lines: CONFIG_DB or
+// tables of it, or what 'nv show … -o json' prints. Of a text that is cut the
+// whole tables count. It says how many lines it took, 0 where it is none.
 func (r *reader) document(lines []string) int {
-	text := strings.Join(lines, "\n")
+	text, added := strings.Join(lines, "\n"), 0
+	if !strings.HasPrefix(strings.TrimSpace(text), "{") { // tables without the braces around them
+		text, added = "{"+text, 1
+	}
 	dec := json.NewDecoder(strings.NewReader(text))
-	var db map[string]json.RawMessage
-	if dec.Decode(&db) != nil {
+	if _, err := dec.Token(); err != nil {
 		return 0
 	}
-	at, was := -1, len(r.sw.Outputs)
+	db := map[string]json.RawMessage{}
+	end, cut := dec.InputOffset(), false
+	for dec.More() && !cut && len(db) < maxPorts {
+		key, err := dec.Token()
+		name, isName := key.(string)
+		if err != nil || !isName {
+			break // without the braces the last comma is followed by anything
+		}
+		var raw json.RawMessage
+		if cut = dec.Decode(&raw) != nil; !cut {
+			db[name], end = raw, dec.InputOffset()
+		}
+	}
+	before := r.sw.Lines
+	if !r.configDB(db) && !r.nvueJSON(db) || r.sw.Lines == before {
+		return 0
+	}
+	if _, err := dec.Token(); err == nil {
+		end = dec.InputOffset()
+	} else {
+		cut = cut || added == 0
+	}
+	used := strings.Count(text[:end], "\n") + 1
+	if cut {
+		r.sw.Unread = append(r.sw.Unread, Line{r.n + used - 1, "the JSON is cut or broken behind this line"})
+	}
+	return used
+}
+
+// configDB reads the tables of CONFIG_DB.
+func (r *reader) configDB(db map[string]json.RawMessage) bool {
+	at := -1
 	for _, t := range sonicTables {
-		raw, ok := db[t.name]
 		var entries map[string]json.RawMessage
-		if !ok || json.Unmarshal(raw, &entries) != nil {
+		if raw, ok := db[t.name]; !ok || json.Unmarshal(raw, &entries) != nil {
 			continue
 		}
 		if at < 0 {
-			at = was
+			at = len(r.sw.Outputs)
 			r.sw.Outputs = append(r.sw.Outputs, Output{Show: "CONFIG_DB (show runningconfiguration all)", Dialect: "sonic", Line: r.n})
 			r.tell("sonic")
 		}
@@ -349,10 +382,7 @@ func (r *reader) document(lines []string) int {
 			}
 		}
 	}
-	if at < 0 {
-		return 0
-	}
-	return strings.Count(text[:dec.InputOffset()], "\n") + 1
+	return at >= 0
 }
 
 // sonicTables are the tables of CONFIG_DB that are read, in this order: a

@@ -58,6 +58,17 @@ func split(text string) (lines []line, host string) {
 	return lines, host
 }
 
+// Lines are the lines of a paste as their program printed them: plain, without
+// the quoting of a mail and the prefix of a parallel shell.
+func Lines(text string) []string {
+	lines, _ := split(text)
+	out := make([]string, len(lines))
+	for i, l := range lines {
+		out[i] = l.text
+	}
+	return out
+}
+
 // sharedPrefix is the prefix that a parallel shell put before every line, ""
 // where not every line that says something has the same.
 func sharedPrefix(lines []line) string {
