@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"fabrun/launcher/report"
+	"fabrun/profiles"
 	"fabrun/topology"
 	"fabrun/topology/discover"
 	"fabrun/topology/finding"
@@ -74,10 +77,10 @@ func runTopo(ctx context.Context, a *app, o topoOptions) error {
 	case o.ncclXML:
 		err = discover.WriteXML(a.stdout, h)
 	case o.svg == "-":
-		err = report.TopoSVG(a.stdout, h, paths)
+		err = a.drawTopo(a.stdout, h, paths)
 	case o.svg != "":
 		var b bytes.Buffer
-		if err = report.TopoSVG(&b, h, paths); err == nil {
+		if err = a.drawTopo(&b, h, paths); err == nil {
 			err = writeWhole(o.svg, b.Bytes(), modeShared)
 		}
 	case a.json:
@@ -88,6 +91,25 @@ func runTopo(ctx context.Context, a *app, o topoOptions) error {
 		err = report.Topo(a.stdout, h, paths, found)
 	}
 	return orFindings(err, found)
+}
+
+// drawTopo draws a host, and greys what a job of this profile would not use.
+func (a *app) drawTopo(w io.Writer, h topology.Host, paths []topology.Path) error {
+	prof, err := a.fabricProfile()
+	if err != nil {
+		return err
+	}
+	if prof == nil {
+		prof = &profiles.Profile{}
+	}
+	var used []string
+	for _, r := range railsOf([]topology.Host{h}, *prof) {
+		for _, port := range r.Ports {
+			name, _, _ := strings.Cut(port, ":")
+			used = append(used, name)
+		}
+	}
+	return report.TopoSVG(w, h, paths, used)
 }
 
 // orFindings ends a verb with what went wrong, else with its findings.

@@ -56,7 +56,7 @@ func Hosts(w io.Writer, a hosts.Allocation) error {
 			fmt.Fprintf(&b, "    %s\n", f.Hint)
 		}
 	}
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(w, Printable(b.String()))
 	return err
 }
 

@@ -1,10 +1,12 @@
 package report
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"html/template"
 	"io"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -56,6 +58,7 @@ type page struct {
 	Facts                                   []pageFact
 	Compared                                *Comparison
 	Timeline, Bars                          template.HTML
+	NoTimeline                              string // why there is none
 	BarsLeft                                string
 	BarsOther                               bool // the bars show other TCP
 	RailHead                                []string
@@ -73,6 +76,11 @@ type page struct {
 // RecordedHTML writes a recorded job as one page that asks the network for
 // nothing. against may be nil.
 func RecordedHTML(w io.Writer, rec Record, against *Comparison) error {
+	rec.Events = slices.Clone(rec.Events)
+	for i := range rec.Events {
+		e := &rec.Events[i]
+		e.Host, e.Text, e.Line = Printable(e.Host), Printable(e.Text), Printable(e.Line)
+	}
 	t, err := template.New("record").Parse(recordedPage)
 	if err != nil {
 		return fmt.Errorf("page template: %w", err)
@@ -114,20 +122,19 @@ func RecordedHTML(w io.Writer, rec Record, against *Comparison) error {
 	if len(traffic) > maxBarHosts {
 		p.BarsLeft = fmt.Sprintf("The first %d of %d hosts.", maxBarHosts, len(traffic))
 	}
-	p.Timeline = timeline(rec)
+	if p.Timeline = timeline(rec); p.Timeline == "" {
+		p.NoTimeline = "Nothing to draw: the counters were looked at fewer than twice, and nothing happened."
+	}
 	numbers := eventNumbers(rec.Events)
 	for i, e := range rec.Events {
-		where := e.Host
-		if short, ok := names[e.Host]; ok {
-			where = short
-		}
+		where := cmp.Or(names[e.Host], e.Host)
 		if e.Rank != nil {
 			where = strings.TrimSpace(fmt.Sprintf("%s rank %d", where, *e.Rank))
 		}
 		p.Events = append(p.Events, pageEvent{numbers[i], "+" + since(rec.Began, e.Time), e.Severity, where, e.Text, e.Line})
 	}
 	if rec.Plan != nil {
-		p.Vars = slices.Concat(rec.Plan.Env, rec.Plan.Kept)
+		p.Vars = ofLibraries(slices.Concat(rec.Plan.Env, rec.Plan.Kept))
 	}
 	if err := t.Execute(w, p); err != nil {
 		return fmt.Errorf("writing the page: %w", err)
@@ -226,12 +233,39 @@ func (rec Record) shortNames(traffic []watch.HostTraffic) map[string]string {
 			hosts = append(hosts, h.Host)
 		}
 	}
+	var others []string // what events call a host of the job by its whole name, or by less of it
 	for _, e := range rec.Events {
-		if e.Host != "" && !slices.Contains(hosts, e.Host) {
-			hosts = append(hosts, e.Host)
+		if e.Host != "" && !slices.Contains(hosts, e.Host) && !slices.Contains(others, e.Host) {
+			others = append(others, e.Host)
 		}
 	}
-	return shortNames(hosts)
+	as := map[string]string{}
+	for _, o := range others {
+		same := slices.DeleteFunc(slices.Clone(hosts), func(h string) bool { return !sameHost(h, o) })
+		if len(same) == 1 {
+			as[o] = same[0]
+		} else {
+			hosts = append(hosts, o)
+		}
+	}
+	out := shortNames(hosts)
+	for o, h := range as {
+		out[o] = out[h]
+	}
+	return out
+}
+
+// sameHost says whether two names are one host's, of which one has its domain.
+func sameHost(a, b string) bool {
+	if _, err := netip.ParseAddr(a); err == nil {
+		return a == b
+	}
+	return strings.HasPrefix(a, b+".") || strings.HasPrefix(b, a+".")
+}
+
+// ofLibraries leaves out what fabrun tells itself.
+func ofLibraries(vs []RecordedVar) []RecordedVar {
+	return slices.DeleteFunc(slices.Clone(vs), func(v RecordedVar) bool { return strings.HasPrefix(v.Name, "FABRUN_") })
 }
 
 // matrix shows what carries each pair of ranks; nil where there are none, or too

@@ -46,7 +46,7 @@ func NodeJobText(w io.Writer, j NodeJob) error {
 	for _, e := range j.Events {
 		b.WriteString("  " + EventLine(e) + "\n")
 	}
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(w, Printable(b.String()))
 	return err
 }
 

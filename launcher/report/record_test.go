@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -329,4 +330,47 @@ func FuzzReadRecord(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// TestPageOfAShortJob: an empty timeline says so, fabrun's own variables are
+// nobody's, a host has one name, and no text moves the cursor.
+func TestPageOfAShortJob(t *testing.T) {
+	var rec bytes.Buffer
+	r := NewRecorder(&rec, func() time.Time { return began }, RecordStart{Command: []string{"mpirun", "./a.out"}, Host: "n1", Hosts: []string{"n1.cluster", "n2.cluster"}})
+	r.Plan([]byte(`{"env":[{"name":"FABRUN_SET","value":"internal","why":"so"},{"name":"NCCL_IB_TC","value":"106","why":"so"}]}`))
+	if err := r.Exit(RecordExit{}); err != nil {
+		t.Fatal(err)
+	}
+	job, err := ReadRecord(&rec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var page, text strings.Builder
+	if err := RecordedHTML(&page, job, nil); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(page.String(), "Nothing to draw") {
+		t.Error("an empty timeline says nothing")
+	}
+	job.Events = []watch.Event{
+		{Time: began, ID: "stall", Severity: watch.SeverityError, Host: "n1", Text: "as it calls itself\x1b[2J"},
+		{Time: began, ID: "stall", Severity: watch.SeverityError, Host: "n1.cluster", Text: "as the job calls it"},
+		{Time: began, ID: "stall", Severity: watch.SeverityError, Host: "n11", Text: "another one"},
+	}
+	page.Reset()
+	if err := errors.Join(RecordedHTML(&page, job, nil), Recorded(&text, job)); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []string{page.String(), text.String()} {
+		if strings.Contains(s, "FABRUN_SET") || !strings.Contains(s, "NCCL_IB_TC") {
+			t.Error("fabrun's own variables are there, or the libraries' are not")
+		}
+		if strings.Contains(s, "\x1b") {
+			t.Error("an escape is there")
+		}
+	}
+	names := job.shortNames(nil)
+	if names["n1"] != names["n1.cluster"] || names["n1"] == "" || names["n11"] == names["n1"] {
+		t.Errorf("names %v", names)
+	}
 }

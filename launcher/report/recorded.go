@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -49,20 +50,22 @@ func Recorded(w io.Writer, rec Record) error {
 	}
 	if len(rec.Events) > 0 {
 		b.WriteString("\nevents\n")
+		names := rec.shortNames(rec.Traffic())
 		for _, e := range rec.Events {
+			e.Host = cmp.Or(names[e.Host], e.Host)
 			fmt.Fprintf(&b, "  %8s %s\n", "+"+since(rec.Began, e.Time), EventLine(e))
 		}
 	}
 	if rec.Plan != nil && len(rec.Plan.Env) > 0 {
 		b.WriteString("\nvariables\n")
-		for _, v := range rec.Plan.Env {
+		for _, v := range ofLibraries(rec.Plan.Env) {
 			fmt.Fprintf(&b, "  %s=%s\n    %s\n", v.Name, v.Value, v.Why)
 		}
 	}
 	if rec.Truncated {
 		b.WriteString("\nThe record is cut off in its last line.\n")
 	}
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(w, Printable(b.String()))
 	return err
 }
 
@@ -403,7 +406,7 @@ func joined(s []string) string {
 func recordedVars(r Record) map[string]string {
 	out := map[string]string{}
 	if r.Plan != nil {
-		for _, v := range slices.Concat(r.Plan.Kept, r.Plan.Env) {
+		for _, v := range ofLibraries(slices.Concat(r.Plan.Kept, r.Plan.Env)) {
 			out[v.Name] = v.Value
 		}
 	}
@@ -456,6 +459,6 @@ func Compared(w io.Writer, c Comparison) error {
 		}
 		fmt.Fprintf(&b, "%s %-12s %s -> %s\n", mark, ch.What, ch.Before, ch.Now)
 	}
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(w, Printable(b.String()))
 	return err
 }

@@ -12,15 +12,17 @@ import (
 )
 
 // TopoSVG draws a host: one column a NUMA node, in it one box a PCIe switch
-// with its GPUs and HCAs, and below the matrix. Colours have a dark variant.
-func TopoSVG(w io.Writer, h topology.Host, paths []topology.Path) error {
-	s := &svg{h: &h, paths: paths}
+// with its GPUs and HCAs, and below the matrix. Colours have a dark variant. used
+// names the HCAs that a job takes, and the others are grey; nil is not known.
+func TopoSVG(w io.Writer, h topology.Host, paths []topology.Path, used []string) error {
+	s := &svg{h: &h, paths: paths, used: used}
 	return s.draw(w)
 }
 
 type svg struct {
 	h     *topology.Host
 	paths []topology.Path
+	used  []string
 	body  strings.Builder
 }
 
@@ -43,6 +45,7 @@ const svgStyle = `
   .gpu{fill:#d8f0dc;stroke:#2c7a3f}
   .hca{fill:#d6e6fb;stroke:#1f5fb0}
   .down{fill:#fbdcdc;stroke:#b42323}
+  .unused{fill:#eaeef2;stroke:#8c959f}
   .near{fill:#b9e6c3}.mid{fill:#fdf0c3}.far{fill:#f9cfcf}.none{fill:#eaeef2}
   @media (prefers-color-scheme: dark){
   text{fill:#e6edf3}
@@ -53,6 +56,7 @@ const svgStyle = `
   .gpu{fill:#14381f;stroke:#4fbf6b}
   .hca{fill:#12294a;stroke:#5b9bf0}
   .down{fill:#4a1616;stroke:#f07070}
+  .unused{fill:#21262d;stroke:#6e7681}
   .near{fill:#1d5a2e}.mid{fill:#5e4c10}.far{fill:#6b1f1f}.none{fill:#21262d}
   }
 `
@@ -103,6 +107,8 @@ func (s *svg) draw(w io.Writer) error {
 		class := "hca"
 		if len(c.Ports) > 0 && !slices.ContainsFunc(c.Ports, func(p topology.Port) bool { return !p.Down() }) {
 			class = "down"
+		} else if s.unused(c.Name) {
+			class = "unused"
 		}
 		add(c.NUMA, svgItem{class, c.Name + " " + hcaWords(c, *s.h), c.PCI})
 	}
@@ -129,7 +135,7 @@ func (s *svg) draw(w io.Writer) error {
 	}
 	bottom = s.matrix(bottom + 4)
 	wide := 2*svgColumn + 3*svgMargin
-	wide = max(wide, 2*svgMargin+70+svgCell*len(s.h.HCAs))
+	wide = max(wide, 2*svgMargin+70+svgCell*len(s.columns())+s.headHeight())
 	var out strings.Builder
 	fmt.Fprintf(&out, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" role=\"img\">\n", wide, bottom+svgMargin, wide, bottom+svgMargin)
 	fmt.Fprintf(&out, "<style>%s</style>\n<rect width=\"100%%\" height=\"100%%\" class=\"bg\"/>\n", svgStyle)
@@ -198,27 +204,83 @@ func (s *svg) numa(x, y, id int, groups map[string][]svgItem) int {
 	return height
 }
 
-// matrix draws GPU × HCA with a colour for how near.
+// unused says whether the job leaves an HCA out.
+func (s *svg) unused(name string) bool { return s.used != nil && !slices.Contains(s.used, name) }
+
+// svgColumnOf is a column of the matrix: a GPU, where GPUs have links of their
+// own, or an HCA.
+type svgColumnOf struct {
+	head string
+	dim  bool
+	is   func(topology.Path, topology.GPU) bool
+	self string // the PCI address of a GPU
+}
+
+func (s *svg) columns() []svgColumnOf {
+	var out []svgColumnOf
+	if slices.ContainsFunc(s.paths, func(p topology.Path) bool { return p.NVLinks > 0 || p.LinkKind == "xgmi" }) {
+		for _, to := range s.h.GPUs {
+			out = append(out, svgColumnOf{"GPU" + strconv.Itoa(to.Index), false, func(p topology.Path, from topology.GPU) bool {
+				return p.HCA == "" && (p.From == from.PCI && p.To == to.PCI || p.From == to.PCI && p.To == from.PCI)
+			}, to.PCI})
+		}
+	}
+	for _, c := range s.h.HCAs {
+		out = append(out, svgColumnOf{c.Name, s.unused(c.Name), func(p topology.Path, from topology.GPU) bool { return p.From == from.PCI && p.HCA == c.Name }, ""})
+	}
+	return out
+}
+
+// headHeight is what turned heads need beyond a line; 0 where all names fit.
+func (s *svg) headHeight() int {
+	longest := 0
+	for _, c := range s.h.HCAs {
+		longest = max(longest, len([]rune(c.Name)))
+	}
+	if longest <= 7 {
+		return 0
+	}
+	return min(longest, 20) * 6
+}
+
+// matrix draws GPU × GPU, where they have links, and GPU × HCA with a colour for
+// how near.
 func (s *svg) matrix(y int) int {
 	if len(s.h.GPUs) == 0 || len(s.h.HCAs) == 0 {
 		return y
 	}
 	x0 := svgMargin + 64
-	for i, c := range s.h.HCAs {
-		s.text(x0+i*svgCell+4, y+14, "", clip(c.Name, 7))
+	columns := s.columns()
+	turned := s.headHeight()
+	y += turned
+	for i, c := range columns {
+		class := ""
+		if c.dim {
+			class = "dim"
+		}
+		x := x0 + i*svgCell + 4
+		if turned == 0 {
+			s.text(x, y+14, class, c.head)
+			continue
+		}
+		fmt.Fprintf(&s.body, "<g transform=\"translate(%d %d) rotate(-40)\">", x+10, y+14)
+		s.text(0, 0, class, clip(c.head, 20))
+		s.body.WriteString("</g>\n")
 	}
 	y += 20
 	for _, g := range s.h.GPUs {
 		s.text(svgMargin, y+17, "", "GPU"+strconv.Itoa(g.Index))
-		for i, c := range s.h.HCAs {
-			k := slices.IndexFunc(s.paths, func(p topology.Path) bool { return p.From == g.PCI && p.HCA == c.Name })
-			word := typeWord(s.paths[k])
-			class := map[string]string{"PIX": "near", "PXB": "near", "P2C": "near", "PHB": "mid", "NODE": "mid", "SYS": "far"}[word]
-			if class == "" {
+		for i, c := range columns {
+			word, class := "", "none"
+			if k := slices.IndexFunc(s.paths, func(p topology.Path) bool { return c.is(p, g) }); k >= 0 && c.self != g.PCI {
+				word = typeWord(s.paths[k])
+				class = pathClass(word)
+			}
+			if c.dim {
 				class = "none"
 			}
 			s.box(x0+i*svgCell, y+1, svgCell-4, svgRow-4, class)
-			s.text(x0+i*svgCell+12, y+17, "", word)
+			s.text(x0+i*svgCell+12, y+17, map[bool]string{true: "dim"}[c.dim], word)
 		}
 		y += svgRow
 	}
@@ -228,9 +290,28 @@ func (s *svg) matrix(y int) int {
 			words = append(words, l.word+" "+l.means)
 		}
 	}
+	if len(columns) > len(s.h.HCAs) {
+		words = append(words, "NVn n NVLinks between two GPUs")
+	}
+	if s.used != nil && slices.ContainsFunc(columns, func(c svgColumnOf) bool { return c.dim }) {
+		words = append(words, "grey: a job leaves it out")
+	}
 	for _, line := range wrapped(strings.Join(words, "; "), 110) {
 		s.text(svgMargin, y+18, "dim", line)
 		y += 18
 	}
 	return y + 6
+}
+
+// pathClass is the colour of a path.
+func pathClass(word string) string {
+	switch {
+	case word == "PIX" || word == "PXB" || word == "P2C" || word == "XGMI" || strings.HasPrefix(word, "NV"):
+		return "near"
+	case word == "PHB" || word == "NODE":
+		return "mid"
+	case word == "SYS":
+		return "far"
+	}
+	return "none"
 }

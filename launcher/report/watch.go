@@ -23,7 +23,7 @@ func Watch(w io.Writer, v watch.Verdict) error {
 	if len(v.Runs) == 0 {
 		oneRun(&b, v)
 	}
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(w, Printable(b.String()))
 	return err
 }
 
