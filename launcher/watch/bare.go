@@ -2,6 +2,7 @@ package watch
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 )
 
@@ -33,6 +34,7 @@ var barePatterns = []barePattern{
 	{"torch-nccl", []byte("ProcessGroupNCCL"), (*state).torchNCCL},
 	{"nccl-failure", []byte("Test NCCL failure"), (*state).ncclFailure},
 	{"torch-nccl-error", []byte("NCCL error"), (*state).torchError},
+	{"xla-last-warning", []byte("(may be unrelated) '"), (*state).xlaWarning},
 	{"nccl-result", []byte("unhandled system error"), (*state).ncclResult},
 	{"nccl-result-cuda", []byte("unhandled cuda error"), (*state).ncclResult},
 	{"nccl-result-remote", []byte("remote process exited or there was a network error"), (*state).ncclResult},
@@ -52,6 +54,7 @@ var barePatterns = []barePattern{
 	{"openmpi-openib-init", []byte("an error initializing an OpenFabrics device"), (*state).openmpiOpenib},
 	{"openmpi-openib-off", []byte("infiniband ports on a device"), (*state).openmpiOpenib},
 	{"openmpi-no-active-port", []byte("one OpenFabrics device found"), (*state).openmpiNoActivePort},
+	{"openmpi-host", []byte("Local host:"), (*state).openmpiHost},
 	{"openmpi-adapter", []byte("Local adapter:"), (*state).openmpiAdapter},
 	{"openmpi-device", []byte("Local device:"), (*state).openmpiAdapter},
 	{"openmpi-component-missing", []byte("requested component was not found"), (*state).openmpiComponentMissing},
@@ -78,6 +81,7 @@ var barePatterns = []barePattern{
 
 	{"verbs-driver", []byte("libibverbs: Warning: couldn't load driver '"), (*state).verbsDriver},
 	{"verbs-driver-2", []byte("libibverbs: Warning: couldnt load driver '"), (*state).verbsDriver},
+	{"verbs-no-driver", []byte("no userspace device-specific driver found for"), (*state).verbsNoDriver},
 	{"verbs-sysfs", []byte("libibverbs: Warning: couldn't stat '/sys/class/infiniband/"), (*state).verbsSysfs},
 	{"command-line", []byte("-mca "), (*state).commandLine},
 	{"env-assignment", []byte("_"), (*state).envDump},
@@ -87,10 +91,26 @@ var barePatterns = []barePattern{
 func (st *state) bareVersion(m *message) bool {
 	st.library("nccl")
 	i := bytes.Index(m.text, []byte("CCL version"))
-	v := message{proc: m.proc, rank: m.rank, dev: -1, text: m.text[i-1:], arg: bytes.TrimLeft(m.text[i+len("CCL version"):], " :"), raw: m.raw}
+	v := message{proc: m.proc, rank: m.rank, dev: -1, text: m.text[i-1:], arg: torchVersion(bytes.TrimLeft(m.text[i+len("CCL version"):], " :")), raw: m.raw}
 	st.versionLine(&v)
 	// Torch names the version in the line of its watchdog.
 	return !bytes.Contains(m.text, []byte("ProcessGroupNCCL")) && !bytes.Contains(m.text, []byte("NCCL error"))
+}
+
+// torchVersion undoes how torch up to 1.11 takes NCCL's number apart, as if 2.9 had
+// never changed it: 21003, which is 2.10.3, reads '21.0.3' there.
+func torchVersion(t []byte) []byte {
+	major, rest := leadingInt(t)
+	if major < 20 || len(rest) == 0 || rest[0] != '.' {
+		return t
+	}
+	minor, rest := leadingInt(rest[1:])
+	if minor < 0 || len(rest) == 0 || rest[0] != '.' {
+		return t
+	}
+	patch, _ := leadingInt(rest[1:])
+	code := major*1000 + minor*100 + max(patch, 0)
+	return fmt.Appendf(nil, "%d.%d.%d", code/10000, code%10000/100, code%100)
 }
 
 // testsRank reads the header of nccl-tests:
@@ -196,6 +216,26 @@ func (st *state) verbsDriver(m *message) bool {
 		st.fact(m, factVerbsDriver, name)
 		st.emit("verbs-driver:"+name, Event{ID: "verbs-driver", Severity: SeverityNote, Text: "libibverbs lacks its driver for " + name + " devices: install ibverbs-providers (rdma-core) in the image."}, m)
 	}
+	return true
+}
+
+// verbsNoDriver reads 'libibverbs: Warning: no userspace device-specific driver found for
+// /sys/class/infiniband_verbs/uverbs0', which is of a device that is there.
+func (st *state) verbsNoDriver(m *message) bool {
+	st.fact(m, factVerbsDriver, "this host's")
+	st.suspect(m, "verbs-driver", "libibverbs has no driver for an RDMA device of this host ("+word(bytes.TrimSpace(m.arg))+"): install ibverbs-providers (rdma-core) in the image, of a version that knows the device.")
+	return true
+}
+
+// xlaWarning reads what XLA (JAX, TensorFlow) quotes of NCCL: 'Last NCCL warning(error) log
+// entry (may be unrelated) 'Call to ibv_modify_qp failed …”.
+func (st *state) xlaWarning(m *message) bool {
+	st.ncclResult(m)
+	text, _, _ := bytes.Cut(m.arg, []byte("'"))
+	if !bytes.Contains(m.text, []byte("NCCL")) || len(text) < 8 {
+		return false
+	}
+	st.quoted(text)
 	return true
 }
 

@@ -50,10 +50,18 @@ func isUtilityProvider(p string) bool {
 
 // --- Open MPI ---
 
+// afterTaskTag returns what stands behind the '3: ' of srun -l.
+func afterTaskTag(t []byte) []byte {
+	if n, rest := leadingInt(t); n >= 0 && len(rest) > 2 && rest[0] == ':' && rest[1] == ' ' {
+		return bytes.TrimLeft(rest[1:], " ")
+	}
+	return t
+}
+
 // openmpiProc learns who speaks in a line of Open MPI: '[node1:4711] …', or
 // '[node1][[463,1],0][btl_tcp_endpoint.c:803:…] …'.
 func (st *state) openmpiProc(m *message) {
-	t := m.text
+	t := afterTaskTag(m.text)
 	if len(t) < 4 || t[0] != '[' {
 		return
 	}
@@ -216,6 +224,7 @@ func (st *state) openmpiTCPConnect(m *message) bool {
 // its peers says that it was selected.
 func (st *state) openmpiUCX(m *message) bool {
 	t := m.text
+	st.openmpiProc(m)
 	switch {
 	case bytes.Contains(t, []byte("ucp_ep_create")) && bytes.Contains(t, []byte("failed")), bytes.Contains(t, []byte("Failed to resolve UCX endpoint")):
 		st.library("openmpi")
@@ -335,6 +344,19 @@ func (st *state) openmpiOpenib(m *message) bool {
 func (st *state) openmpiNoActivePort(m *message) bool {
 	st.libHint = "openmpi"
 	st.suspect(m, "mpi-no-active-port", "Open MPI sees an RDMA device without an active port on this node, so its old openib component is left out: check cable, switch port and, on InfiniBand, the subnet manager (ibstat shows the state); on Omni-Path opainfo.")
+	return true
+}
+
+// openmpiHost reads the host that a help text is about, which stands some lines below
+// what it says.
+func (st *state) openmpiHost(m *message) bool {
+	host := word(bytes.TrimSpace(m.arg))
+	if !isHost([]byte(host)) {
+		return false
+	}
+	for i := len(st.events) - 1; i >= 0 && st.events[i].Host == st.opt.Host && strings.HasPrefix(st.events[i].ID, "mpi-"); i-- {
+		st.events[i].Host = host
+	}
 	return true
 }
 

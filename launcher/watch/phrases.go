@@ -163,7 +163,7 @@ func (st *state) speaker(m *message) {
 	if m.proc != nil {
 		return
 	}
-	t := m.text
+	t := afterTaskTag(m.text)
 	if len(t) > 0 && t[0] == '[' {
 		if end := bytes.Index(t, []byte("] ")); end > 0 && end < 40 && bytes.IndexByte(t[:end], '.') > 0 && bytes.IndexByte(t[:end], ':') < 0 {
 			t = t[end+2:] // PSM3's time
@@ -316,6 +316,10 @@ var barePhrases = []phrase{
 	{"nvshmem-gid", suspect, "nvshmem", []string{"transport/ib", "Unable to create ah"}, "NVSHMEM's device could not connect to its peer: the GID index does not fit (NVSHMEM_IB_GID_INDEX: the RoCE v2 one of the job's network, show_gids), or the two ports do not reach each other."},
 	{"nvshmem-gid", suspect, "nvshmem", []string{"transport/ib", "ibv_modify_qp failed"}, ""},
 	{"nvshmem-device", remark, "nvshmem", []string{"is not enumerated as an mlx5 device. Skipping"}, "NVSHMEM's IBGDA uses mlx5 devices only and leaves this one out."},
+
+	// Libibverbs and its drivers.
+	{"memlock-low", suspect, "", []string{"RLIMIT_MEMLOCK is "}, "The locked-memory limit of the process is too low for RDMA: raise it (ulimit -l unlimited; container: --ulimit memlock=-1; Slurm: LimitMEMLOCK=infinity of slurmd, and PropagateResourceLimitsExcept=MEMLOCK)."},
+	{"ib-completion-error", suspect, "", []string{": got completion with error:"}, "An RDMA operation failed on the device; the numbers below are its own. The library's next lines say which, and the peer's log for the same second why."},
 
 	// Starters.
 	{"hydra-connect", fatal, "", []string{"unable to connect from \"", "\" to \""}, "Hydra's daemon on a node could not reach mpiexec: a firewall between the nodes, or the name of mpiexec's host means another address there. Open the ports, or choose the network by -iface (I_MPI_HYDRA_IFACE, HYDRA_IFACE)."},

@@ -138,3 +138,24 @@ func TestGDRReasons(t *testing.T) {
 		})
 	}
 }
+
+// TestHostOfWhatIsSaid: the host stands before, behind, or some lines below what is said.
+func TestHostOfWhatIsSaid(t *testing.T) {
+	for _, c := range []struct{ name, log, id string }{
+		{"PSM2 before its pid", "n1.4711PSM2 no hfi units are active (err=23)\n", "psm-no-port"},
+		{"PSM3 before its rank", "n1:rank3: PSM3 can't open nic unit: 0 (err=23)\n", "psm3-open"},
+		{"PSM3 behind its time", "[1700000000.5] n1:rank0.a.out: Failed to modify UD QP to INIT on mlx5_0: Operation not permitted\n", "psm-qp"},
+		{"srun -l", "3: [n1:4711] pml_ucx.c:419  Error: ucp_ep_create(proc=0) failed: Destination is unreachable\n", "mpi-ucx-endpoint"},
+		{"help text", "WARNING: There is at least non-excluded one OpenFabrics device found,\nbut there are no active ports detected.\n\n  Local host: n1\n", "mpi-no-active-port"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			v := mustScan(t, c.log)
+			for _, e := range v.Events {
+				if e.ID == c.id && e.Host == "n1" {
+					return
+				}
+			}
+			t.Errorf("not said of n1: %+v", v.Events)
+		})
+	}
+}

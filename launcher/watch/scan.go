@@ -81,6 +81,7 @@ var (
 		{"PMIX ERROR", 0},
 		{" PID ", 1},
 		// What says what openib's help text is about.
+		{"Local host:", 6},
 		{"Local adapter:", 9},
 		{"Local device:", 9},
 		// Other MPI libraries, and libfabric.
@@ -100,6 +101,7 @@ var (
 		{"Net : Connect", 0},
 		{"Error: network", 2},
 		{"Last error:", 0},
+		{"(may be unrelated) '", 3},
 		{"unhandled system error", 9},
 		{"unhandled cuda error", 9},
 		{"remote process exited or", 12},
