@@ -2,9 +2,12 @@ package remote
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -93,5 +96,41 @@ func TestAgentThatNeverAnswers(t *testing.T) {
 		if _, err := tr.Exec(ctx, "127.0.0.1", hi, Streams{}); CauseOf(err) != Canceled {
 			t.Errorf("%s, told to end: %v, want canceled", name, err)
 		}
+	}
+}
+
+// TestHostThatIsOff: a host whose packets are lost costs the time of a connection,
+// not that of a login.
+func TestHostThatIsOff(t *testing.T) {
+	// A listener whose queue is full loses what comes next.
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Close(fd) })
+	if err := errors.Join(syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}), syscall.Listen(fd, 0)); err != nil {
+		t.Fatal(err)
+	}
+	name, err := syscall.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := name.(*syscall.SockaddrInet4).Port
+	full := false
+	for range 16 {
+		c, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", port), 100*time.Millisecond)
+		if err != nil {
+			full = true
+			break
+		}
+		t.Cleanup(func() { _ = c.Close() })
+	}
+	if !full {
+		t.Skip("this kernel's queue takes more")
+	}
+	tr, _ := NewNative(NativeOptions{Home: t.TempDir(), LocalUser: "root", ConfigFiles: []string{}, Port: port, Insecure: true, ConnectTimeout: 50 * time.Millisecond, DialTimeout: time.Hour})
+	defer tr.Close()
+	if _, err := tr.Exec(t.Context(), "127.0.0.1", Command{Argv: []string{"true"}}, Streams{}); CauseOf(err) != Timeout {
+		t.Errorf("%v, want timeout", err)
 	}
 }

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -22,17 +23,18 @@ import (
 // NativeOptions configure fabrun's own ssh client. The caller gives what the
 // process knows (home, user, agent): nothing is read from the environment here.
 type NativeOptions struct {
-	Home          string        // whose .ssh is read
-	LocalUser     string        // the login name where nothing else says one
-	AgentSocket   string        // SSH_AUTH_SOCK; "" none
-	ConfigFiles   []string      // nil: Home/.ssh/config and /etc/ssh/ssh_config
-	User          string        // goes before ssh_config
-	Port          int           // likewise; 0 not said
-	IdentityFiles []string      // tried first
-	KnownHosts    []string      // instead of the usual files
-	Insecure      bool          // the user said not to look at host keys
-	AgentTimeout  time.Duration // for the agent to list its keys; 0: 3 s
-	DialTimeout   time.Duration // until the login is through; 0: 15 s, and never past the caller's deadline
+	Home           string        // whose .ssh is read
+	LocalUser      string        // the login name where nothing else says one
+	AgentSocket    string        // SSH_AUTH_SOCK; "" none
+	ConfigFiles    []string      // nil: Home/.ssh/config and /etc/ssh/ssh_config
+	User           string        // goes before ssh_config
+	Port           int           // likewise; 0 not said
+	IdentityFiles  []string      // tried first
+	KnownHosts     []string      // instead of the usual files
+	Insecure       bool          // the user said not to look at host keys
+	AgentTimeout   time.Duration // for the agent to list its keys; 0: 3 s
+	ConnectTimeout time.Duration // of TCP, where ssh_config says none; 0: 5 s
+	DialTimeout    time.Duration // until the login is through; 0: 15 s, and never past the caller's deadline
 }
 
 // native keeps one connection per host for its life.
@@ -374,7 +376,9 @@ func (t *native) reach(ctx context.Context, tg target) (net.Conn, error) {
 	case tg.proxy != "":
 		return proxyConn(tg.proxy)
 	}
-	d := net.Dialer{KeepAlive: 30 * time.Second}
+	// Two lost SYNs: a host that has not answered then is off, and a thousand such
+	// hosts must not cost a login's deadline each.
+	d := net.Dialer{KeepAlive: 30 * time.Second, Timeout: cmp.Or(tg.connect, t.o.ConnectTimeout, 5*time.Second)}
 	return d.DialContext(ctx, tg.family, addr)
 }
 
