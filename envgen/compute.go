@@ -79,6 +79,7 @@ func Compute(in Input) Result {
 	s.choosePorts()
 	s.oneFamily()
 	s.planRails()
+	s.iwarpMode()
 	res := Result{Rails: s.rails}
 	for _, n := range s.nodes {
 		if len(n.use) > 0 {

@@ -130,6 +130,9 @@ func portDriver(s *state, p *port) string {
 }
 
 func portFamily(_ *state, p *port) string {
+	if p.family == topology.IWARP && topology.DriverNamed(p.hca.Driver).TwoModes {
+		return p.hca.Driver + " in iWARP mode, which neither NCCL nor UCX uses"
+	}
 	if p.family == topology.IWARP {
 		return "iWARP: neither NCCL nor UCX uses it"
 	}
@@ -376,6 +379,58 @@ func (s *state) portFindings() {
 		}
 		s.slowPorts(n)
 		s.smallMTU(n)
+		s.twoNetworks(n)
+	}
+}
+
+// iwarpMode names the ports whose driver could speak RoCE, and does not.
+func (s *state) iwarpMode() {
+	for _, n := range s.nodes {
+		for _, p := range n.ports {
+			if p.rejectID != "hca.family" || !topology.DriverNamed(p.hca.Driver).TwoModes || p.p.State != "ACTIVE" {
+				continue
+			}
+			sev := finding.Note
+			if len(n.use) == 0 {
+				sev = finding.Warning
+			}
+			s.add(finding.Finding{
+				ID: "hca.iwarp-mode", Severity: sev, Host: n.h.Name, Subject: p.name(), Seen: p.reject, Wanted: "RoCE mode",
+				Why:  "the card speaks RoCE v2 too, which NCCL and UCX use",
+				Hint: "devlink dev param set pci/" + cmpOr(p.hca.PCI, "ADDRESS") + " name enable_roce value true cmode runtime, or irdma's roce_ena=1 (as root; iWARP programs lose the device)",
+			})
+		}
+	}
+}
+
+// twoNetworks says where a port carries two networks, one on its interface and
+// one on a VLAN or bridge over it, and nothing but the default route told which
+// is the job's.
+func (s *state) twoNetworks(n *node) {
+	if s.byProfile() {
+		return
+	}
+	out := n.defaultDev(anyDev)
+	for _, p := range n.use {
+		if p.gid == nil || !p.roce() || p.gid.Netdev == "" {
+			continue
+		}
+		for i := range p.p.GIDs {
+			g := &p.p.GIDs[i]
+			if g.Netdev == p.gid.Netdev || s.want.judgeGID(*g, p) != "" || g.Kind != p.gid.Kind {
+				continue
+			}
+			why, sev := "the port's own interface is taken", finding.Note
+			if g.Netdev == out { // a management base: which of the two is meant is less sure
+				why, sev = "the one without the default route is taken", finding.Warning
+			}
+			s.add(finding.Finding{
+				ID: "gid.two-networks", Severity: sev, Host: n.h.Name, Subject: p.name(),
+				Seen:   fmt.Sprintf("%s on %s and %s on %s", p.gid.Addr.Unmap(), p.gid.Netdev, g.Addr.Unmap(), g.Netdev),
+				Wanted: "one network for the job", Why: why + ": hosts that take the other cannot connect", Hint: `subnets = ["…"] in the profile says which it is`,
+			})
+			break
+		}
 	}
 }
 

@@ -293,3 +293,70 @@ func TestOtherPortsAreNotJudged(t *testing.T) {
 		}
 	}
 }
+
+// Two networks on one port are said where the default route is one of them; the
+// other is then taken.
+func TestTwoNetworksOnAPort(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		host     topology.Host
+		subnets  []string
+		severity string
+		index    string
+	}{
+		{"a VLAN over the management interface", defaultRoute(withVLAN(cx4lx("n1", "10.1.4.1")), "ens1f0"), nil, "warning", "5"},
+		{"a VLAN over an interface of the fabric", withVLAN(cx4lx("n1", "10.1.4.1")), nil, "note", "3"},
+		{"the profile says which", defaultRoute(withVLAN(cx4lx("n1", "10.1.4.1")), "ens1f0"), []string{"10.1.4.0/24"}, "", "3"},
+		{"one network", defaultRoute(cx4lx("n1", "10.1.4.1"), "ens1f0"), nil, "", "3"},
+	} {
+		in := Input{Hosts: []topology.Host{tt.host}, Profile: profiles.Profile{Fabric: profiles.Fabric{Subnets: tt.subnets}}, Job: Job{UsesGPU: ptr(true), Versions: &Versions{NCCL: "2.18.3"}}}
+		res := Compute(in)
+		if got := findingIDs(res)["gid.two-networks"]; got != tt.severity {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.severity)
+		}
+		if v, _ := valueOf(res, 0, "NCCL_IB_GID_INDEX"); v != tt.index {
+			t.Errorf("%s: index %s, want %s", tt.name, v, tt.index)
+		}
+	}
+}
+
+// A card in iWARP mode is told of its RoCE mode, one that has none is not.
+func TestIWARPMode(t *testing.T) {
+	mode := func(driver, node string) topology.Host {
+		h := manyHCAs("n1", 1)
+		h.HCAs[0].Driver, h.HCAs[0].NodeType = driver, node
+		return h
+	}
+	for _, tt := range []struct {
+		name string
+		host topology.Host
+		want string
+	}{
+		{"irdma in iWARP mode", mode("irdma", "RNIC"), "warning"},
+		{"irdma in RoCE mode", mode("irdma", "CA"), ""},
+		{"Chelsio, which has no other", mode("iw_cxgb4", "RNIC"), ""},
+		{"eRDMA, which NCCL uses", mode("erdma", "RNIC"), ""},
+		{"irdma in iWARP mode beside InfiniBand", joined(lid(noGPUs(infiniband("n1", 1))), change(mode("irdma", "RNIC"), func(h *topology.Host) { h.HCAs[0].Name = "iwp24s0f0" })), "note"},
+	} {
+		if got := findingIDs(Compute(Input{Hosts: []topology.Host{tt.host}}))["hca.iwarp-mode"]; got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+// Tables that differ are an error for an NCCL that takes one index, nothing for
+// one that chooses per port, and a warning with both ways out where it is not known.
+func TestUnknownNCCLWithDifferentTables(t *testing.T) {
+	for version, want := range map[string]string{"2.18.3": "gid.no-common error", "2.23.4": "", "": "gid.version-unknown warning"} {
+		found := findingIDs(Compute(Input{Hosts: []topology.Host{twoVendors("n1")}, Job: Job{UsesGPU: ptr(true), Versions: &Versions{NCCL: version}}}))
+		got := ""
+		for _, id := range []string{"gid.no-common", "gid.version-unknown"} {
+			if found[id] != "" {
+				got += id + " " + found[id]
+			}
+		}
+		if got != want {
+			t.Errorf("NCCL %q: %q, want %q", version, got, want)
+		}
+	}
+}

@@ -154,6 +154,7 @@ func bondQPs(s *state, n *node) []Var {
 type gidPlan struct {
 	vars   []Var
 	failed string // no common answer: why
+	unsure bool   // and a version that is not known may need none
 	hangs  bool   // and the library is known to hang with what it would take
 }
 
@@ -196,7 +197,13 @@ func (s *state) planGIDs() {
 	} else {
 		s.zeroGID = gidPlan{failed: gidTable(ps)}
 	}
-	if s.ncclGID.failed != "" && s.usesNCCL() {
+	if s.ncclGID.unsure && s.usesNCCL() {
+		s.add(finding.Finding{
+			ID: "gid.version-unknown", Severity: finding.Warning, Subject: "NCCL", Seen: s.ncclGID.failed + ": " + gidTable(ps),
+			Wanted: "NCCL 2.21 or later, which chooses per port by itself", Why: "an older one takes one index for all ports, and a wrong address on some",
+			Hint: "say the job's version (--nccl-version 2.23) where it is 2.21 or later; else give all ports the same kinds of addresses",
+		})
+	} else if s.ncclGID.failed != "" && s.usesNCCL() {
 		s.add(finding.Finding{
 			ID: "gid.no-common", Severity: finding.Error, Subject: "NCCL", Seen: s.ncclGID.failed + ": " + gidTable(ps),
 			Wanted: "one answer for every port of every host",
@@ -280,6 +287,10 @@ func (s *state) planNCCLGID(ps []*port) gidPlan {
 	}
 	idx, ok := commonIndex(ps)
 	if !ok {
+		// An older NCCL does not know the words that a newer one chooses by.
+		if vars, ok := s.ncclByWords(ps, evidence); ok && !known {
+			return gidPlan{vars: vars, failed: "NCCL's version is not known, and no index is right everywhere", unsure: true}
+		}
 		return gidPlan{failed: "no index is right everywhere"}
 	}
 	why := fmt.Sprintf("index %d is right on every port of every host", idx)

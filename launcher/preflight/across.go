@@ -44,12 +44,8 @@ func Facts(h topology.Host) []Fact {
 		}
 		return bytesText(*p)
 	}
-	var names []string
-	for _, c := range h.HCAs {
-		names = append(names, c.Name)
-	}
 	if h.HCAs != nil || h.PCI != nil {
-		add("hca-set", "RDMA devices", orText(strings.Join(names, " "), "none"), finding.Warning, "a rail is missing, or named otherwise: a device list made for one host does not fit the other")
+		add("hca-set", "RDMA devices", deviceNames(h), finding.Warning, "a rail is missing, or named otherwise: a device list made for one host does not fit the other")
 	}
 	if h.PCI != nil || h.GPUs != nil {
 		add("gpus", "GPUs", strconv.Itoa(len(h.GPUs)), finding.Error, "ranks per node differ, or a GPU has fallen off the bus")
@@ -137,6 +133,15 @@ func Facts(h topology.Host) []Fact {
 	}
 	placeFacts(h, add)
 	return out
+}
+
+// deviceNames are those of a host's RDMA devices.
+func deviceNames(h topology.Host) string {
+	var out []string
+	for _, c := range h.HCAs {
+		out = append(out, c.Name)
+	}
+	return orText(strings.Join(out, " "), "none")
 }
 
 func joinKnown(words ...string) string {
@@ -487,13 +492,17 @@ type Difference struct {
 	Why      string           `json:"why"`
 }
 
-// Diff compares two hosts that should be alike. What one of them does not know
-// is no difference.
+// Diff compares two hosts that should be alike, rail by rail, whatever they call
+// them. What one of them does not know is no difference.
 func Diff(a, b topology.Host) []Difference {
 	out := []Difference{}
-	keys, facts, values := table([]topology.Host{a, b})
+	same, was := renamed(a, b)
+	keys, facts, values := table([]topology.Host{a, same})
 	for _, k := range keys {
 		v := values[k]
+		if k.id == "across.hca-set" {
+			v[1] = deviceNames(b)
+		}
 		if v[0] == v[1] || v[0] == "" && k.id != "across.state" || v[1] == "" && k.id != "across.state" {
 			continue
 		}
@@ -505,7 +514,12 @@ func Diff(a, b topology.Host) []Difference {
 				f.Severity = finding.Error
 			}
 		}
-		out = append(out, Difference{strings.Replace(k.id, "across.", "diff.", 1), k.subject, orText(v[0], absent), orText(v[1], absent), f.Severity, f.Why})
+		subject := k.subject
+		dev, rest, _ := strings.Cut(subject, " ")
+		if other := was[dev]; other != "" && k.id != "across.hca-set" {
+			subject = strings.TrimSpace(dev + " / " + other + " " + rest)
+		}
+		out = append(out, Difference{strings.Replace(k.id, "across.", "diff.", 1), subject, orText(v[0], absent), orText(v[1], absent), f.Severity, f.Why})
 	}
 	return out
 }

@@ -130,3 +130,40 @@ func TestAcrossPartitions(t *testing.T) {
 		}
 	}
 }
+
+// Two hosts with the same rails under other names differ in the names alone, and
+// what is sick is found on its own rail.
+func TestDiffByRail(t *testing.T) {
+	other := func(change func(*topology.Host)) topology.Host {
+		h := healthy("n2")
+		h.HCAs[0].Name, h.HCAs[1].Name = "rocep2", "rocep1"
+		if change != nil {
+			change(&h)
+		}
+		return h
+	}
+	ids := func(a, b topology.Host) string {
+		var out []string
+		for _, d := range Diff(a, b) {
+			out = append(out, d.ID+" "+d.Subject+": "+d.A+" | "+d.B)
+		}
+		return strings.Join(out, "\n")
+	}
+	swapped := healthy("n2") // the same names, found in another order
+	swapped.HCAs[0].Name, swapped.HCAs[1].Name = swapped.HCAs[1].Name, swapped.HCAs[0].Name
+	for _, tt := range []struct {
+		name string
+		b    topology.Host
+		want string
+	}{
+		{"alike", healthy("n2"), ""},
+		{"other names", other(nil), "diff.hca-set RDMA devices: mlx5_0 mlx5_1 | rocep2 rocep1"},
+		{"a slow rail under another name", other(func(h *topology.Host) { h.HCAs[1].Ports[0].RateGbps = ptr(100.0) }), "diff.hca-set RDMA devices: mlx5_0 mlx5_1 | rocep2 rocep1\ndiff.rate mlx5_1 / rocep1 port 1: 200 Gb/s | 100 Gb/s"},
+		{"names the other way round", swapped, "diff.hca-set RDMA devices: mlx5_0 mlx5_1 | mlx5_1 mlx5_0"},
+		{"other slots, the same subnets", other(func(h *topology.Host) { h.HCAs[0].PCI, h.HCAs[1].PCI = "0000:a0:00.0", "0000:b0:00.0" }), "diff.hca-set RDMA devices: mlx5_0 mlx5_1 | rocep2 rocep1"},
+	} {
+		if got := ids(healthy("n1"), tt.b); got != tt.want {
+			t.Errorf("%s:\n%s\nwant\n%s", tt.name, got, tt.want)
+		}
+	}
+}
