@@ -65,19 +65,23 @@ func Switch(w io.Writer, sw qosconf.Switch, plan *qosconf.Plan, c qosconf.Compar
 			t.printf("  strict traffic class %s on %s\n", numbers(q.Strict), where)
 		}
 	}
-	var with, without []string
+	var with, reasons []string
+	without := map[string][]string{}
 	for _, a := range c.Aspects {
 		if a.Of != "" {
 			with = append(with, a.What+" ("+a.Of+")")
-		} else {
-			without = append(without, a.What+" ("+printable(a.Why)+")")
+			continue
 		}
+		if without[a.Why] == nil {
+			reasons = append(reasons, a.Why)
+		}
+		without[a.Why] = append(without[a.Why], a.What)
 	}
 	if len(with) > 0 {
 		t.printf("  compared      %s\n", strings.Join(with, ", "))
 	}
-	if len(without) > 0 {
-		t.printf("  not compared  %s\n", strings.Join(without, ", "))
+	for _, why := range reasons {
+		t.printf("  not compared  %s: %s\n", strings.Join(without[why], ", "), printable(why))
 	}
 	return t.findings(c.Findings)
 }

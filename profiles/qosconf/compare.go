@@ -313,7 +313,7 @@ func (c *comparison) pfcPorts() {
 			n++
 			if len(want) > 0 && (p.Port != "" || c.sw.GlobalP == nil) && !c.down(p.Port) {
 				c.add("switch.pfc-off", finding.Error, subject, "PFC disabled", "enabled on priority "+joinInts(want, " "),
-					"RDMA packets are dropped there under load", "'priority-flow-control on' on the port")
+					"RDMA packets are dropped there under load", c.hint(pfcOn, want))
 			}
 			continue
 		}
@@ -332,7 +332,7 @@ func (c *comparison) pfcPorts() {
 		n++
 		if missing := without(want, p.Priorities); len(missing) > 0 {
 			c.add("switch.pfc-priority", finding.Error, subject, "lossless priorities "+orNone(p.Priorities), "priority "+joinInts(want, " "),
-				fmt.Sprintf("priority %s, on which RDMA runs, is lossy", joinInts(missing, " ")), "'priority-flow-control priority "+strconv.Itoa(missing[0])+" no-drop' on the port")
+				fmt.Sprintf("priority %s, on which RDMA runs, is lossy", joinInts(missing, " ")), c.hint(pfcPriority, missing))
 		}
 		if extra := without(p.Priorities, want); len(extra) > 0 {
 			c.add("switch.pfc-extra", finding.Warning, subject, "lossless priorities "+joinInts(p.Priorities, " "), "priority "+orNone(want),
@@ -351,7 +351,7 @@ func (c *comparison) pfcMissing(want []int) {
 	for _, p := range c.sw.Ports {
 		if isFabric(p.Port) && p.Up != nil && *p.Up && c.pfcOf(p.Port) == nil && !c.ranges() {
 			c.add("switch.pfc-missing", finding.Warning, "port "+p.Port, "connected, but not in the table of PFC", "PFC on priority "+joinInts(want, " "),
-				"if a host is behind it, its RDMA packets are lossy", "'priority-flow-control on' on the port, or paste the whole table")
+				"if a host is behind it, its RDMA packets are lossy", c.hint(pfcOn, want)+", or paste the whole table")
 		}
 	}
 }
@@ -409,7 +409,7 @@ func (c *comparison) trust() {
 			continue
 		}
 		c.add("switch.trust", finding.Error, q.subject(), "trust "+q.TrustSeen, "trust "+c.plan.Trust,
-			fmt.Sprintf("packets on DSCP %d are not put into the lossless class", c.plan.RDMA.DSCP), "'qos trust "+c.plan.Trust+"' (Onyx: 'qos trust L3') on the port")
+			fmt.Sprintf("packets on DSCP %d are not put into the lossless class", c.plan.RDMA.DSCP), c.hint(trustOn, nil))
 	}
 	c.compared(aspect, true, n, "records", notInText)
 }
@@ -452,6 +452,42 @@ func (c *comparison) maps() {
 		}
 	}
 	c.compared(aspect, true, n, "code points", why)
+}
+
+// What a hint is about.
+const (
+	pfcOn = iota
+	pfcPriority
+	trustOn
+	mtuOn
+)
+
+// hint is how something is set, in the dialect of the switch; EOS's words where
+// it is not known.
+func (c *comparison) hint(what int, prios []int) string {
+	first := "N"
+	if len(prios) > 0 {
+		first = strconv.Itoa(prios[0])
+	}
+	dscp := 0
+	if c.plan != nil {
+		dscp = c.plan.RDMA.DSCP
+	}
+	words := map[string][4]string{
+		"onyx":  {"'dcb priority-flow-control mode on force' on the port", "'dcb priority-flow-control priority " + first + " enable'", "'qos trust L3' on the port", "'mtu 9216 force' on the port"},
+		"nvue":  {"'nv set qos roce mode lossless'", "'nv set qos pfc default-global switch-priority " + first + "'", "'nv set qos mapping default-global trust l3'", "'nv set interface PORT link mtu 9216'"},
+		"sonic": {"'sudo config interface pfc priority PORT " + first + " on'", "'sudo config interface pfc priority PORT " + first + " on'", "a dscp_to_tc_map for the port in PORT_QOS_MAP", "'sudo config interface mtu PORT 9216'"},
+		"nxos":  {"'priority-flow-control mode on' on the port", "'pause pfc-cos " + first + "' in the network-qos policy of 'system qos'", "'service-policy type qos input' with 'match dscp' on the port", "'mtu 9216' on the port"},
+		"junos": {"a congestion-notification-profile for the interface", fmt.Sprintf("'input dscp code-point %06b pfc' in the congestion-notification-profile", dscp), "a dscp classifier for the interface", "'set interfaces PORT mtu 9216'"},
+	}
+	if w, ok := words[c.sw.OS]; ok {
+		return w[what]
+	}
+	trust := "dscp"
+	if c.plan != nil && c.plan.Trust == "pcp" {
+		trust = "cos"
+	}
+	return [4]string{"'priority-flow-control on' on the port", "'priority-flow-control priority " + first + " no-drop' on the port", "'qos trust " + trust + "' on the port", "'mtu 9214' on the port"}[what]
 }
 
 // mapHint is how a code point is put into its class, where the dialect is known.
@@ -623,7 +659,7 @@ func (c *comparison) mtu() {
 		}
 		if m.Bytes < *c.plan.MTUBytes {
 			c.add("switch.mtu", finding.Error, portsWord(m.Ports), fmt.Sprintf("mtu %d", m.Bytes), fmt.Sprintf("at least %d", *c.plan.MTUBytes),
-				"full-size RDMA packets do not pass", "'mtu 9214' (Onyx: 'mtu 9216 force') on the port")
+				"full-size RDMA packets do not pass", c.hint(mtuOn, nil))
 		}
 	}
 }

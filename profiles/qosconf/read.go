@@ -153,6 +153,7 @@ type reader struct {
 	before  string   // the line before, which is the heading if this one is a ruler
 	command string   // typed at the last prompt
 	n       int
+	skipped int // the last line that was of no known output
 
 	block    string          // ports of the configuration block we are in
 	queue    *int            // traffic class of the block we are in
@@ -295,6 +296,7 @@ func (r *reader) port(f []string) bool {
 }
 
 func (r *reader) skip(line string) {
+	r.skipped = r.n
 	if r.sw.Skipped++; r.sw.First == "" {
 		r.sw.First = strings.TrimSpace(line)
 	}
@@ -385,6 +387,9 @@ func (r *reader) ruled(line string) {
 		for k := range d.outputs {
 			o := &d.outputs[k]
 			if o.columns != nil && !slices.ContainsFunc(o.columns, func(c string) bool { return !slices.Contains(names, c) }) {
+				if r.skipped > 0 && r.skipped == r.n-1 { // the heading was met before its ruler
+					r.sw.Skipped--
+				}
 				r.enter(d, o)
 				r.spans, r.names = spans, names
 				return

@@ -31,7 +31,7 @@ var (
 	// "node01: " of pdsh and clush, "[1,0]<stdout>:" of mpirun, "0: " of srun -l.
 	prefix = lazy(`^(?:\[\d+,\d+\](?:<std\w+>)?:?|[A-Za-z0-9][\w.-]*:) ?`)
 	// "$ cmd", "# cmd", "user@host:~$ cmd", "[root@host ~]# cmd", "(env) user@host % cmd", "+ cmd" of set -x, "root@host:/# cmd".
-	prompt = lazy(`^\s*(?:\([\w.-]+\)\s*)*(?:[\w.-]+@[\w.-]+[^$#%>]*[$#%>]|\[[^\]]*@[^\]]*\]\s*[$#%]|[$#%>+]|[\w.-]+[$#>])\s+(?:sudo\s+)?\S+`)
+	prompt = lazy(`^\s*(?:\([\w.-]+\)\s*)*(?:PS [A-Za-z]:[^>]*>|[\w.-]+@[\w.-]+[^$#%>]*[$#%>]|\[[^\]]*@[^\]]*\]\s*[$#%]|[$#%>+]|[\w.-]+[$#>])\s+(?:sudo\s+)?\S+`)
 )
 
 // split makes lines of a paste. It reports the host when every line is
