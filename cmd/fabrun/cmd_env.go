@@ -88,7 +88,11 @@ func runEnv(ctx context.Context, a *app, o envOptions, names []string) error {
 	}
 	res := envgen.Compute(envgen.Input{
 		Hosts: []topology.Host{h}, Profile: profile, Workload: workload,
-		Job: envgen.Job{Settings: a.settings(&h), Versions: &versions, Strict: o.strict},
+		Job: envgen.Job{
+			Settings: a.settings(&h), Versions: &versions, Strict: o.strict,
+			// What goes into an image is for the libraries there, as in 'fabrun docker run'.
+			InContainer: slices.Contains([]string{"docker", "k8s"}, o.format),
+		},
 	})
 	if a.profile == "" {
 		res.Findings = append(res.Findings, a.proposals(&h, a.from == "")...)

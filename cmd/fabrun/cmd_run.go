@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"fabrun/envgen"
 	"fabrun/launcher"
@@ -45,6 +46,14 @@ leaves with 1, MPICH with the signal's number. torchrun on several nodes gets th
 on each, once, and its workers have torchrun's own time to save what they do. When fabrun is killed outright
 (kill -9), its guard ends the job on this host within five seconds.
 
+Each flag can be given as a variable, which counts where the flag is not given,
+for run, plan and env:
+
+` + variableList() + `.
+
+In an image with ENTRYPOINT ["fabrun", "run", "--"] flags may stand before the
+program all the same: 'podman run IMAGE --strict torchrun …'.
+
 Exit status: the child's own; 128+n when signal n ended it, or fabrun before the
 child was started; 126 not executable; 127 not found. fabrun's own: 120 internal failure, 121 the plan did not hold
 (--strict), 122 preflight failed (--strict), 123 no plan possible, 125 usage.`,
@@ -54,12 +63,17 @@ child was started; 126 not executable; 127 not found. fabrun's own: 120 internal
 	}
 	c.Flags().SetInterspersed(false)
 	o.addFlags(c.Flags())
-	c.Flags().StringVar(&o.record, "record", "", "record plan, events and counters in this `file` (see 'fabrun report'), and keep the libraries' logs in FILE.logs")
 	return c
+}
+
+func (o *runOptions) addFlags(f *pflag.FlagSet) {
+	o.jobOptions.addFlags(f)
+	f.StringVar(&o.record, "record", "", "record plan, events and counters in this `file` (see 'fabrun report'), and keep the libraries' logs in FILE.logs")
 }
 
 func runRun(ctx context.Context, a *app, o runOptions, args []string) error {
 	outliveReaders()
+	a.sayStrays()
 	a.reached = &reached{}
 	defer a.reached.close()
 	if node, ok := ordinaryStep(a.env); ok && node > 0 {
@@ -287,7 +301,8 @@ func (a *app) prepare(p plan.Plan) (preparedJob, error) {
 	}
 	env := slices.DeleteFunc(slices.Clone(a.env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
-		return slices.Contains(p.Unset, name) || slices.ContainsFunc(p.Env, func(v envgen.Var) bool { return v.Name == name })
+		// A fabrun that the job itself starts must not write into this one's record.
+		return name == flagVariable("record") || slices.Contains(p.Unset, name) || slices.ContainsFunc(p.Env, func(v envgen.Var) bool { return v.Name == name })
 	})
 	for _, v := range p.Env {
 		env = append(env, v.Name+"="+strings.ReplaceAll(v.Value, plan.RunDir, j.dir))

@@ -154,6 +154,9 @@ A first word that is no verb is the program: 'fabrun mpirun …' means
 func (a *app) wrapWork(c *cobra.Command) {
 	if work := c.RunE; work != nil {
 		c.RunE = func(c *cobra.Command, args []string) error {
+			if err := a.flagsFromEnv(c); err != nil {
+				return err
+			}
 			a.paint(c)
 			err := work(c, args)
 			if p, ok := a.stdout.(*painter); ok {
@@ -180,7 +183,7 @@ func (a *app) run(ctx context.Context, args, env []string, stdin io.Reader, stdo
 	a.args, a.env, a.stdin, a.stdout, a.stderr = args, env, stdin, stdout, stderr
 	argv, isRun := a.asShim()
 	if !isRun {
-		argv, isRun = insertRun(args[1:])
+		argv, isRun = insertRun(behindEntrypoint(args[1:]))
 	}
 	root := a.rootCmd(argv...)
 	root.SetArgs(argv)
@@ -306,6 +309,16 @@ func (a *app) printError(e *exitError, isRun bool) {
 	if e.Hint != "" {
 		fmt.Fprintf(own, "        %s\n", e.Hint)
 	}
+}
+
+// behindEntrypoint makes "run -- --strict torchrun", which an image's ENTRYPOINT
+// ["fabrun", "run", "--"] makes of "podman run IMAGE --strict torchrun", into
+// "--strict torchrun": no program has a name that begins with a dash.
+func behindEntrypoint(argv []string) []string {
+	if len(argv) > 2 && argv[0] == "run" && argv[1] == "--" && len(argv[2]) > 1 && argv[2][0] == '-' {
+		return argv[2:]
+	}
+	return argv
 }
 
 // launcherFirst is a hint where a launcher's options were given without the
