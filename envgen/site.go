@@ -126,16 +126,6 @@ func configLine(kind, line string) (name, value string, ok bool) {
 	return "", "", false
 }
 
-// EnvSettings are the variables that a snapshot carries of the environment it
-// was taken in: with --from they stand for the user's.
-func EnvSettings(h *topology.Host) []Setting {
-	var out []Setting
-	for _, v := range h.Env {
-		out = append(out, Setting{Name: v.Name, Value: v.Value, Origin: FromUser, Where: "environment"})
-	}
-	return out
-}
-
 // SeenOn is what of a host can speak for a profile.
 func SeenOn(h *topology.Host) profiles.Seen {
 	s := profiles.Seen{DMI: []string{h.Product.Vendor, h.Product.Name, h.Product.Chassis}}

@@ -56,6 +56,7 @@ read; 2 usage.`,
 	f.BoolVar(&o.strict, "strict", false, "make a fallback impossible where a library allows it")
 	f.StringVar(&o.nccl, "nccl-version", "", "NCCL's `version` in the job")
 	f.StringVar(&o.ucx, "ucx-version", "", "UCX's `version` in the job")
+	a.withEnvFlag(f)
 	f.StringVar(&o.mpi, "mpi", "", "the job's MPI: openmpi, mpich, intelmpi or mvapich, with its `version`: 'openmpi 5.0.7'")
 	return c
 }
@@ -187,10 +188,14 @@ func profileError(err error) error {
 // settings is what is already set: in the environment of a snapshot, or in
 // this process's.
 func (a *app) settings(h *topology.Host) []envgen.Setting {
-	if a.from != "" {
-		return envgen.EnvSettings(h)
+	if a.from == "" {
+		return cmdline.Command{}.Settings(a.env)
 	}
-	return cmdline.Command{}.Settings(a.env)
+	env, left := a.replayEnv(*h)
+	if left != "" && !a.quiet {
+		fmt.Fprintf(a.own(), "note: %s\n", left)
+	}
+	return cmdline.Command{}.Settings(env)
 }
 
 // proposals say which profile fits what is seen; it is not taken by itself. With

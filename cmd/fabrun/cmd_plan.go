@@ -39,7 +39,13 @@ there.`,
 	}
 	c.Flags().SetInterspersed(false)
 	o.addFlags(c.Flags())
+	a.withEnvFlag(c.Flags())
 	return c
+}
+
+// withEnvFlag is for verbs that replay a decision.
+func (a *app) withEnvFlag(f *pflag.FlagSet) {
+	f.BoolVar(&a.withEnv, "with-env", false, "with --from: what is set for NCCL, UCX and MPI in this shell counts too, before the snapshot's own")
 }
 
 func runPlan(ctx context.Context, a *app, o jobOptions, args []string) error {

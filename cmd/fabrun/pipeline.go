@@ -100,7 +100,11 @@ func (a *app) planJob(ctx context.Context, o jobOptions, argv []string) (planned
 	view := *a
 	if a.from != "" {
 		// What the snapshot's host had set, and by which name fabrun goes there.
-		view.env, job.self = snapshotEnv(here), "fabrun"
+		var left string
+		if view.env, left = a.replayEnv(here); left != "" {
+			job.notes = append(job.notes, left)
+		}
+		job.self = "fabrun"
 	}
 	view.env = cmdline.EnvAt(argv, view.env)
 	job.shims = view.shimsFor(here)
@@ -443,14 +447,25 @@ func (a *app) suggestedWorkload(job jobLook) *profiles.Workload {
 	return nil
 }
 
-// snapshotEnv is the environment that a snapshot carries: a replay uses that
-// and never this machine's.
-func snapshotEnv(h topology.Host) []string {
-	var out []string
+// replayEnv is the environment that a snapshot carries: a replay uses that, and
+// what is set for libraries in this shell only with --with-env. left says what of
+// that is left out; "" nothing.
+func (a *app) replayEnv(h topology.Host) (env []string, left string) {
 	for _, v := range h.Env {
-		out = append(out, v.Name+"="+v.Value)
+		env = append(env, v.Name+"="+v.Value)
 	}
-	return out
+	var names []string
+	for _, s := range (cmdline.Command{}).Settings(a.env) {
+		if a.withEnv {
+			env = append(env, s.Name+"="+s.Value) // the last of a name counts
+		} else if cmdline.Value(env, s.Name) != s.Value {
+			names = append(names, s.Name)
+		}
+	}
+	if len(names) == 0 {
+		return env, ""
+	}
+	return env, fmt.Sprintf("of this shell, %s: left out of the replay; --with-env takes what is set here", strings.Join(names, ", "))
 }
 
 // linkedMPI says which MPI a program is linked with, from the libraries that it

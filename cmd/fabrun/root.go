@@ -39,6 +39,7 @@ type app struct {
 	from     string
 	fromText string // of --from, once it was read
 	root     string
+	withEnv  bool // with --from: what is set in this shell counts too
 	json     bool
 	quiet    bool
 	verbose  bool
