@@ -12,6 +12,7 @@ import (
 	"unsafe"
 
 	"fabrun/launcher/plan"
+	"fabrun/topology"
 )
 
 // Mask returns the CPUs that the calling thread may run on.
@@ -48,11 +49,11 @@ func EffectiveCPUs() []int {
 		default:
 			continue
 		}
-		if cpus := plan.ParseCPUs(readSmall(path)); len(cpus) > 0 {
+		if cpus, err := topology.ParseCPUs(readSmall(path)); err == nil && len(cpus) > 0 {
 			return cpus
 		}
 	}
-	if cpus := plan.ParseCPUs(readSmall("/sys/devices/system/cpu/online")); len(cpus) > 0 {
+	if cpus, err := topology.ParseCPUs(readSmall("/sys/devices/system/cpu/online")); err == nil && len(cpus) > 0 {
 		return cpus
 	}
 	return nil

@@ -645,6 +645,9 @@ func TestEveryIDInDocs(t *testing.T) {
 		{"event", "add the row to events in topology/finding/topics.go, then make docs", ids(finding.Events()), [][2]string{{"launcher/watch", "Event.ID"}, {"launcher/watch", "Verdict.FatalErrors"}}},
 		{"cause", "add its sentence to launcher/watch/causes.go, then make docs", causes, [][2]string{{"launcher/watch", "Event.Cause"}, {"launcher/watch", "Verdict.Cause"}}},
 	} {
+		if !slices.IsSorted(c.rows) {
+			t.Errorf("the rows of the %ss are not in the order of their IDs", c.what)
+		}
 		written := emitted(t, c.fields...)
 		for _, id := range slices.Sorted(maps.Keys(written)) {
 			if !slices.ContainsFunc(c.rows, func(row string) bool { return rowIs(row, id) }) {

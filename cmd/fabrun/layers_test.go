@@ -48,7 +48,7 @@ var layers = []layer{
 	{"launcher/remote", nil, nil, "moves bytes and knows nothing of what they mean"},
 	{"launcher/remote/remotetest", nil, nil, "an ssh server for tests"},
 	{"launcher/preflight", []string{"profiles", "topology", "topology/finding", "topology/health", "topology/pasted"}, []string{"os", "os/exec", "net"}, "observes through the caller's Runner"},
-	{"launcher", []string{"launcher/plan", "launcher/watch"}, []string{"mod:github.com/spf13/cobra", "mod:golang.org/x/crypto"}, "processes, signals, files followed; it decides nothing"},
+	{"launcher", []string{"launcher/plan", "launcher/watch", "topology"}, []string{"mod:github.com/spf13/cobra", "mod:golang.org/x/crypto"}, "processes, signals, files followed; it decides nothing"},
 	{"launcher/report", []string{
 		"envgen", "envgen/lint", "envgen/vars", "launcher/cmdline", "launcher/hosts", "launcher/plan", "launcher/preflight", "launcher/watch",
 		"profiles", "profiles/qosconf", "topology", "topology/finding", "topology/health", "topology/pasted",

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"fabrun/launcher/cmdline"
+	"fabrun/topology"
 )
 
 // localNames are where launchers tell a rank its number on its node and how
@@ -130,7 +131,9 @@ func (t RankTable) Decide(f RankFacts) RankDecision {
 	}
 	sets := make([][]int, len(class.Slots))
 	for i, s := range class.Slots {
-		sets[i] = ParseCPUs(s.CPUs)
+		if cpus, err := topology.ParseCPUs(s.CPUs); err == nil { // of a table that fabrun wrote
+			sets[i] = cpus
+		}
 	}
 	wide := len(f.Mask) > 0 && (f.Effective == nil && coversAll(f.Mask, sets) || f.Effective != nil && covers(f.Mask, f.Effective))
 	var bound []int // the slots that the launcher has bound the rank to
@@ -337,32 +340,6 @@ func countsUp(items []string) bool {
 		}
 	}
 	return true
-}
-
-// maxCPU bounds CPU numbers that are believed.
-const maxCPU = 1 << 16
-
-// ParseCPUs reads a kernel CPU list ("0-3,8"); what it cannot read is left out.
-func ParseCPUs(list string) []int {
-	var out []int
-	for _, item := range strings.Split(strings.TrimSpace(list), ",") {
-		lo, hi, isRange := strings.Cut(item, "-")
-		a, err := strconv.Atoi(lo)
-		if err != nil || a < 0 || a >= maxCPU {
-			continue
-		}
-		b := a
-		if isRange {
-			if b, err = strconv.Atoi(hi); err != nil || b >= maxCPU {
-				continue
-			}
-		}
-		for ; a <= b && len(out) < maxCPU; a++ {
-			out = append(out, a)
-		}
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
 }
 
 // intersect expects sorted lists.

@@ -122,9 +122,9 @@ func TestDecide(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var eff []int
 			if c.eff != "" {
-				eff = plan.ParseCPUs(c.eff)
+				eff = cpusOf(c.eff)
 			}
-			f := plan.RankFacts{Env: c.env, Mask: plan.ParseCPUs(c.mask), Effective: eff}
+			f := plan.RankFacts{Env: c.env, Mask: cpusOf(c.mask), Effective: eff}
 			if strings.Contains(c.name, "asked") {
 				f.GPUs = []string{"GPU-aa11", "GPU-bb22", "GPU-cc33"}
 			}
@@ -134,7 +134,7 @@ func TestDecide(t *testing.T) {
 			}
 			var want []int
 			if c.cpus != "" {
-				want = plan.ParseCPUs(c.cpus)
+				want = cpusOf(c.cpus)
 			}
 			if !slices.Equal(d.CPUs, want) || d.MemNode != c.node {
 				t.Errorf("CPUs %v node %d, want %v node %d", d.CPUs, d.MemNode, want, c.node)
@@ -162,7 +162,7 @@ func FuzzDecodeRankTable(f *testing.F) {
 		if err != nil {
 			return
 		}
-		m := plan.ParseCPUs(mask)
+		m := cpusOf(mask)
 		d := table.Decide(plan.RankFacts{Env: strings.Split(env, "\n"), HostNames: []string{"a"}, Mask: m})
 		for _, c := range d.CPUs {
 			if !slices.Contains(m, c) {
@@ -187,4 +187,12 @@ func TestGPUOnNodeWithoutCPUs(t *testing.T) {
 	if table == nil || table.Classes[0].GPUs[0].Slot != 1 || table.Classes[0].GPUs[1].Slot != -1 {
 		t.Errorf("got %+v", table)
 	}
+}
+
+func cpusOf(list string) []int {
+	cpus, err := topology.ParseCPUs(list)
+	if err != nil {
+		return nil
+	}
+	return cpus
 }

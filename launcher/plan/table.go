@@ -2,7 +2,6 @@ package plan
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 
 	"fabrun/envgen"
@@ -69,7 +68,7 @@ func classOf(h *topology.Host, env envgen.HostEnv, res envgen.Result) RankClass 
 		}
 	}
 	for i, n := range nodes {
-		s := RankSlot{Node: n.ID, CPUs: formatCPUs(n.CPUs)}
+		s := RankSlot{Node: n.ID, CPUs: topology.FormatCPUs(n.CPUs)}
 		if len(nodes) > 1 {
 			// One rank per node: what is near this one, undivided.
 			for _, v := range envgen.RankVars(h, env, envgen.Rank{Local: i, Size: len(nodes), CPU: true}) {
@@ -135,24 +134,4 @@ func everywhere(res envgen.Result, v envgen.Var) bool {
 		}
 	}
 	return true
-}
-
-// formatCPUs writes a sorted list as the kernel does: "0-15,64-79".
-func formatCPUs(cpus []int) string {
-	var b strings.Builder
-	for i := 0; i < len(cpus); {
-		j := i
-		for j+1 < len(cpus) && cpus[j+1] == cpus[j]+1 {
-			j++
-		}
-		if b.Len() > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString(strconv.Itoa(cpus[i]))
-		if j > i {
-			b.WriteString("-" + strconv.Itoa(cpus[j]))
-		}
-		i = j + 1
-	}
-	return b.String()
 }

@@ -248,7 +248,7 @@ func (r *PairRunner) run(ctx context.Context, p *TestPort, argv []string) ended 
 		st, err := r.Exec(ctx, p.Host, argv, &out)
 		return ended{st, err, out.String()}
 	}
-	st, err := r.Exec(ctx, p.Host, append([]string{"taskset", "-c", cpuList(p.CPUs)}, argv...), &out)
+	st, err := r.Exec(ctx, p.Host, append([]string{"taskset", "-c", topology.FormatCPUs(p.CPUs)}, argv...), &out)
 	// taskset itself ends with 127 when the program is not there, and says that
 	// it could not execute it; a shell that finds no taskset does not.
 	if err != nil || st != 127 || strings.Contains(out.String(), "execute") {
@@ -271,25 +271,6 @@ type ended struct {
 }
 
 func (e ended) missing() bool { return e.err == nil && e.status == 127 }
-
-func cpuList(cpus []int) string {
-	var b strings.Builder
-	for i := 0; i < len(cpus); {
-		j := i
-		for j+1 < len(cpus) && cpus[j+1] == cpus[j]+1 {
-			j++
-		}
-		if b.Len() > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString(strconv.Itoa(cpus[i]))
-		if j > i {
-			fmt.Fprintf(&b, "-%d", cpus[j])
-		}
-		i = j + 1
-	}
-	return b.String()
-}
 
 func (r *PairRunner) bandwidth(ctx context.Context, from, to *TestPort, tcp int, gpu bool) Outcome {
 	seconds := max(r.Options.Seconds, 0)

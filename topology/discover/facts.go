@@ -462,36 +462,9 @@ func parseLimits(text []byte, h *topology.Host) []string {
 	})
 }
 
-// maxCPU bounds CPU numbers: the kernel's NR_CPUS is at most 8192.
-const maxCPU = 1 << 16
-
-// parseCPUs reads the kernel's CPU list format: "0-3,8,16-23".
-func parseCPUs(s string) ([]int, error) {
-	cpus := []int{}
-	for part := range strings.SplitSeq(strings.TrimSpace(s), ",") {
-		if part == "" {
-			continue
-		}
-		lo, hi, isRange := strings.Cut(part, "-")
-		a, err := strconv.Atoi(lo)
-		b := a
-		if err == nil && isRange {
-			b, err = strconv.Atoi(hi)
-		}
-		if err != nil || a < 0 || b < a || b >= maxCPU {
-			return nil, fmt.Errorf("want a CPU list like 0-3,8, got %q", s)
-		}
-		for c := a; c <= b; c++ {
-			cpus = append(cpus, c)
-		}
-	}
-	slices.Sort(cpus)
-	return slices.Compact(cpus), nil
-}
-
 func parseAffinity(text []byte, h *topology.Host) []string {
 	return eachLine(text, func(w []string, _ string) error {
-		cpus, err := parseCPUs(w[0])
+		cpus, err := topology.ParseCPUs(w[0])
 		if err == nil {
 			h.CPU.Allowed = cpus
 		}

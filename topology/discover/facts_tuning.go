@@ -48,7 +48,7 @@ func parseIRQs(text []byte, h *topology.Host) []string {
 		if err != nil || n < 0 {
 			return fmt.Errorf("%s: want a number, got %q", w[0], w[1])
 		}
-		cpus, err := parseCPUs(w[2])
+		cpus, err := topology.ParseCPUs(w[2])
 		if err != nil {
 			return fmt.Errorf("%s: %w", w[0], err)
 		}

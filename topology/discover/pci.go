@@ -162,7 +162,7 @@ func (r *reader) pciDevice(addr, dir string) topology.PCIDevice {
 			}
 		}
 		if d.NUMA == nil {
-			if cpus, ok := value(r, dir+"/local_cpulist", parseCPUs); ok {
+			if cpus, ok := value(r, dir+"/local_cpulist", topology.ParseCPUs); ok {
 				d.LocalCPUs = cpus
 			} else if cpus, ok := value(r, dir+"/local_cpus", parseMask); ok {
 				d.LocalCPUs = cpus

@@ -247,11 +247,11 @@ func (r *reader) cpus() {
 		c.Arch = goodArch(arch)
 	}
 	const base = "sys/devices/system/cpu/"
-	online, ok := value(r, base+"online", parseCPUs)
+	online, ok := value(r, base+"online", topology.ParseCPUs)
 	if !ok {
 		for _, name := range r.names(strings.TrimSuffix(base, "/")) {
 			n, err := strconv.Atoi(strings.TrimPrefix(name, "cpu"))
-			if err == nil && strings.HasPrefix(name, "cpu") && n >= 0 && n < maxCPU {
+			if err == nil && strings.HasPrefix(name, "cpu") && n >= 0 && n < topology.MaxCPU {
 				if up, ok := r.text(base + name + "/online"); !ok || up != "0" {
 					online = append(online, n)
 				}
@@ -266,7 +266,7 @@ func (r *reader) cpus() {
 			continue
 		}
 		dir := base + "cpu" + strconv.Itoa(cpu) + "/topology/"
-		siblings, ok := value(r, dir+"thread_siblings_list", parseCPUs)
+		siblings, ok := value(r, dir+"thread_siblings_list", topology.ParseCPUs)
 		if !ok {
 			if siblings, ok = value(r, dir+"thread_siblings", parseMask); !ok {
 				continue
@@ -293,7 +293,7 @@ func (r *reader) cpus() {
 func parseMask(s string) ([]int, error) {
 	cpus := []int{}
 	words := strings.Split(strings.TrimSpace(s), ",")
-	if len(words) > maxCPU/32 {
+	if len(words) > topology.MaxCPU/32 {
 		return nil, fmt.Errorf("CPU mask of %d words", len(words))
 	}
 	for i, word := range words {
@@ -386,7 +386,7 @@ func (r *reader) numaNodes() {
 		dir := base + "/" + name
 		n := topology.NUMANode{ID: id}
 		var ok bool
-		if n.CPUs, ok = value(r, dir+"/cpulist", parseCPUs); !ok {
+		if n.CPUs, ok = value(r, dir+"/cpulist", topology.ParseCPUs); !ok {
 			n.CPUs, _ = value(r, dir+"/cpumap", parseMask)
 		}
 		n.Distances, _ = value(r, dir+"/distance", parseDistances)

@@ -2,6 +2,7 @@ package discover
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/xml"
 	"fmt"
 	"io"
@@ -435,7 +436,7 @@ func (v *validator) numa(h, x topology.Host) {
 			if !slices.ContainsFunc(n.CPUs, func(c int) bool { return slices.Contains(m.CPUs, c) }) {
 				sev = finding.Error
 			}
-			v.say("xml.numa-cpus", sev, fmt.Sprintf("NUMA node %d", n.ID), "CPUs "+formatCPUs(n.CPUs)+" in the file", formatCPUs(m.CPUs), "NCCL would bind its threads to other CPUs")
+			v.say("xml.numa-cpus", sev, fmt.Sprintf("NUMA node %d", n.ID), "CPUs "+topology.FormatCPUs(n.CPUs)+" in the file", cmp.Or(topology.FormatCPUs(m.CPUs), "none"), "NCCL would bind its threads to other CPUs")
 		}
 	}
 	where := map[string]*int{}
@@ -452,24 +453,4 @@ func (v *validator) numa(h, x topology.Host) {
 			v.say("xml.numa-differs", finding.Error, addr, fmt.Sprintf("NUMA node %d in the file", *x.PCI[i].NUMA), fmt.Sprintf("NUMA node %d as on this machine", *m), "NCCL would choose a NIC across the socket link for a near one")
 		}
 	}
-}
-
-func formatCPUs(cpus []int) string {
-	var parts []string
-	for i := 0; i < len(cpus); {
-		j := i
-		for j+1 < len(cpus) && cpus[j+1] == cpus[j]+1 {
-			j++
-		}
-		if i == j {
-			parts = append(parts, strconv.Itoa(cpus[i]))
-		} else {
-			parts = append(parts, fmt.Sprintf("%d-%d", cpus[i], cpus[j]))
-		}
-		i = j + 1
-	}
-	if len(parts) == 0 {
-		return "none"
-	}
-	return strings.Join(parts, ",")
 }

@@ -5,12 +5,15 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"fabrun/topology"
 )
 
 // cpufreq counts the governors of all CPUs' frequency policies.
@@ -84,46 +87,17 @@ func (m *machine) irqs() ([]byte, error) {
 				continue
 			}
 			n++
-			for part := range strings.SplitSeq(list, ",") {
-				lo, hi, isRange := strings.Cut(part, "-")
-				from, err := strconv.Atoi(lo)
-				to := from
-				if err == nil && isRange {
-					to, err = strconv.Atoi(hi)
-				}
-				for c := from; err == nil && c <= to && c < 1<<16; c++ {
+			if list, err := topology.ParseCPUs(list); err == nil {
+				for _, c := range list {
 					cpus[c] = true
 				}
 			}
 		}
 		if n > 0 {
-			fmt.Fprintf(&b, "%s %d %s\n", addr, n, cpuList(cpus))
+			fmt.Fprintf(&b, "%s %d %s\n", addr, n, topology.FormatCPUs(slices.Sorted(maps.Keys(cpus))))
 		}
 	}
 	return []byte(b.String()), nil
-}
-
-// cpuList writes CPUs as the kernel does: "0-3,8".
-func cpuList(set map[int]bool) string {
-	var cpus []int
-	for c := range set {
-		cpus = append(cpus, c)
-	}
-	slices.Sort(cpus)
-	var parts []string
-	for i := 0; i < len(cpus); {
-		j := i
-		for j+1 < len(cpus) && cpus[j+1] == cpus[j]+1 {
-			j++
-		}
-		part := strconv.Itoa(cpus[i])
-		if j > i {
-			part += "-" + strconv.Itoa(cpus[j])
-		}
-		parts = append(parts, part)
-		i = j + 1
-	}
-	return strings.Join(parts, ",")
 }
 
 // pcie reads the device control register of each RDMA device's function. Only
