@@ -57,6 +57,9 @@ carried the job's data: which network and devices, GPUDirect or not, a fallback
 to TCP and its cause. Lines of launchers, other ranks and the program itself may
 stand in between. Several files are logs of one job.
 
+Of standard input, warnings and errors are said on stderr as they come; the verdict
+comes at its end.
+
 What a log does not show is unknown (null in --json), never guessed. Of several runs
 in one log (a restart, a benchmark in a loop) each has its verdict ("runs" in --json);
 that of the document, and the exit status, is the last one's.
@@ -96,10 +99,14 @@ func runWatch(ctx context.Context, a *app, opts watchOptions, files []string) er
 	if opts.shared {
 		return usageError(errors.New("--shared belongs to --pattern"), "")
 	}
-	w := watch.New(watch.Options{Pairs: opts.pairs, Known: watch.Known{Promise: opts.promise()}})
 	if len(files) == 0 {
 		files = []string{"-"}
 	}
+	cfg := watch.Options{Pairs: opts.pairs, Known: watch.Known{Promise: opts.promise()}}
+	if slices.Contains(files, "-") {
+		cfg.OnEvent = a.asItHappens // a pipe may have no end for days
+	}
+	w := watch.New(cfg)
 	for _, name := range files {
 		if err := readLog(ctx, a, w, name); err != nil {
 			return withHint(err, "give a log file, or pipe the job's output into 'fabrun watch'")
@@ -115,6 +122,13 @@ func runWatch(ctx context.Context, a *app, opts watchOptions, files []string) er
 		return errFindings
 	}
 	return nil
+}
+
+// asItHappens says an event on stderr.
+func (a *app) asItHappens(e watch.Event) {
+	if e.Severity != watch.SeverityNote && (!a.quiet || e.Severity == watch.SeverityError) {
+		fmt.Fprintf(a.own(), "%s\n", report.EventLine(e))
+	}
 }
 
 func writeVerdict(a *app, v watch.Verdict) error {

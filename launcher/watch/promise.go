@@ -40,7 +40,7 @@ func (p Promise) of(host string) []string {
 // are. Before that, and in a job of one node, nothing is known.
 func (st *state) kept(m *message) {
 	p := m.proc
-	if p == nil || p.phase < phaseConnected || p.phase == phaseFirst || p.phase == phaseAgain || !st.multiNode() {
+	if p == nil || p.phase < phaseConnected || p.phase == phaseFirst || p.phase == phaseAgain {
 		return
 	}
 	if want := st.opt.Known.Promise.of(p.host); len(want) > 0 && p.devs != "" && p.allDevs {
@@ -49,8 +49,8 @@ func (st *state) kept(m *message) {
 			have[i], _, _ = strings.Cut(d, "/")
 		}
 		missing := slices.DeleteFunc(slices.Clone(want), func(d string) bool { return slices.Contains(have, d) })
-		if len(missing) > 0 {
-			st.warned(EventFewerDevices+":"+p.host, fmt.Sprintf("The plan promises %s on %s (%s), NCCL uses %d (%s): without %s.",
+		if key := EventFewerDevices + ":" + p.host; len(missing) > 0 && !st.once[key] && st.multiNode() {
+			st.warned(key, fmt.Sprintf("The plan promises %s on %s (%s), NCCL uses %d (%s): without %s.",
 				devicesWord(len(want)), p.host, strings.Join(want, " "), len(have), strings.Join(have, " "), strings.Join(missing, " ")), m)
 		}
 	}
@@ -58,10 +58,11 @@ func (st *state) kept(m *message) {
 		return
 	}
 	for _, g := range p.gpus {
-		if g.direct > 0 || g.staged == 0 {
+		key := EventNoGPUDirect + ":" + p.host
+		if g.direct > 0 || g.staged == 0 || st.once[key] || !st.multiNode() {
 			continue
 		}
-		st.warned(EventNoGPUDirect+":"+p.host, fmt.Sprintf("The plan promises GPUDirect, and all %d connections of a GPU of %s to other nodes go through the host's memory.", g.staged, p.host), m)
+		st.warned(key, fmt.Sprintf("The plan promises GPUDirect, and all %d connections of a GPU of %s to other nodes go through the host's memory.", g.staged, p.host), m)
 		return
 	}
 }

@@ -181,7 +181,8 @@ type state struct {
 	relayed  int
 	judged   string // last announced judgement
 	judgedBy grounds
-	weighed  int // how often the grounds were weighed
+	manyAt   int // hosts that were named when it was found that the job has several nodes; 0 not found
+	surveys  int // how often all hosts were gone through: linear in their number
 }
 
 func (st *state) init(opt Options) {
@@ -431,7 +432,6 @@ func (st *state) announce(m *message) {
 		return
 	}
 	st.judgedBy = g
-	st.weighed++
 	fb, cause, intentional := st.fallback()
 	if fb == nil || !*fb {
 		return

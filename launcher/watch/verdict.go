@@ -16,6 +16,7 @@ const maxMangledHosts = 1024
 // look like another, more frequent name with bytes missing or too many in front, and
 // know no process that the other does not.
 func (st *state) trustedHosts() map[string]int {
+	st.surveys++
 	out := make(map[string]int, len(st.hosts))
 	for h, seen := range st.hosts {
 		for _, p := range seen.procs {
@@ -46,8 +47,19 @@ func (st *state) trustedHosts() map[string]int {
 
 // multiNode reports whether the job is known to span nodes.
 func (st *state) multiNode() bool {
+	if st.nnodes > 0 {
+		return st.nnodes > 1
+	}
+	// A log that names many hosts need not be gone through for each of them.
+	if st.manyAt > 0 && len(st.hosts) < 2*st.manyAt {
+		return true
+	}
 	n, known := st.nodes()
-	return known && n > 1
+	st.manyAt = 0
+	if known && n > 1 {
+		st.manyAt = len(st.hosts)
+	}
+	return st.manyAt > 0
 }
 
 // nodes returns over how many nodes what was seen runs, as far as log or plan prove
@@ -73,14 +85,16 @@ func (st *state) nodes() (int, bool) {
 
 // nodesExactly returns the number of nodes where it is told, else 0.
 func (st *state) nodesExactly() int {
-	hosts := st.trustedHosts()
-	n := st.machines(hosts)
-	whole := st.size() > 0 && st.ranksSeen() >= st.size() && (st.nranks > 0 || !st.ringCut)
 	switch {
 	case st.nnodes > 0:
 		return st.nnodes
 	case st.opt.Known.OneNode, st.nranks == 1:
 		return 1
+	}
+	hosts := st.trustedHosts()
+	n := st.machines(hosts)
+	whole := st.size() > 0 && st.ranksSeen() >= st.size() && (st.nranks > 0 || !st.ringCut)
+	switch {
 	case len(st.tests) > 0 && (st.testsDone || st.nranks > 0 && len(st.tests) >= st.nranks),
 		len(st.mpi.ranks) > 0 && st.mpi.ranksDone:
 		return len(st.testsHosts())
