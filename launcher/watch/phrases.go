@@ -117,7 +117,9 @@ func isQuoted(line []byte, at int) bool {
 		case '`', '\'':
 			return true
 		case '"':
-			if line[0] != '{' && line[0] != '"' { // a log collector's JSON or CSV
+			// A log collector's JSON ("log":"…") or CSV has the text in quotes, too.
+			before := bytes.TrimRight(line[:at-1], " ")
+			if n := len(before); n > 0 && before[n-1] != ':' && line[at-2] != ',' {
 				return true
 			}
 		}
@@ -131,6 +133,18 @@ func isQuoted(line []byte, at int) bool {
 	return false
 }
 
+// isProse reports whether what stands before a text is a sentence of somebody's, and
+// not a prefix and the beginning of a message.
+func isProse(before []byte) bool {
+	words := 0
+	for w := range bytes.FieldsSeq(before) {
+		if len(w) > 1 && !bytes.ContainsFunc(w, func(r rune) bool { return r < 'a' || r > 'z' }) {
+			words++
+		}
+	}
+	return words > 4
+}
+
 // says of a line without a prefix of NCCL or UCX.
 func (st *state) barePhrase(m *message) bool {
 	for i := range barePhrases {
@@ -139,7 +153,7 @@ func (st *state) barePhrase(m *message) bool {
 		if at < 0 || !inOrder(m.text[at:], p.marks) {
 			continue
 		}
-		if isQuoted(m.text, at) {
+		if isQuoted(m.text, at) || isProse(m.text[:at]) {
 			return true
 		}
 		switch p.lib {
@@ -294,17 +308,17 @@ var barePhrases = []phrase{
 	{"ofi-call", suspect, "openmpi", []string{"Open MPI failed an OFI Libfabric library call"}, "Open MPI chose a libfabric provider and its device cannot be opened: the Error line below names the reason. Where UCX is to carry the data, leave libfabric out (--mca mtl ^ofi --mca btl ^ofi); else check the device (fi_info) and the locked-memory limit."},
 
 	// EFA.
-	{"efa-fork", caution, "", []string{"fork()", "Libfabric EFA provider is operating in a condition"}, "A process with EFA forks, which can corrupt memory on older kernels: set FI_EFA_USE_HUGE_PAGE=0 if the fork itself fails, else use a kernel of 5.13 or newer, or do not fork after MPI_Init (data loaders: spawn)."},
+	{"efa-fork", caution, "", []string{"the Libfabric EFA provider is operating in"}, "A process with EFA forks, which can corrupt memory on older kernels: set FI_EFA_USE_HUGE_PAGE=0 if the fork itself fails, else use a kernel of 5.13 or newer, or do not fork after MPI_Init (data loaders: spawn)."},
 	{"efa-no-read", fatal, "", []string{"FI_EFA_USE_DEVICE_RDMA", "has no"}, "FI_EFA_USE_DEVICE_RDMA=1 asks for RDMA reads that this instance's EFA device does not have: unset it."},
 
 	// Open MPI's help texts.
 	{"mpi-no-device", suspect, "openmpi", []string{"was unable to find any relevant network interfaces"}, "An RDMA component of Open MPI found no device on this node and another transport is used instead: check that the port is up and that the job may open /dev/infiniband; on Omni-Path use pml cm, on other RDMA devices pml ucx."},
-	{"ib-retry-exceeded", fatal, "openmpi", []string{"InfiniBand retry count between two MPI processes has been exceeded"}, "A peer stopped answering over RDMA (retry count exceeded): check its port, cable and switch, and that its process still lives."},
+	{"ib-retry-exceeded", fatal, "openmpi", []string{"InfiniBand retry count between two MPI processes has been"}, "A peer stopped answering over RDMA (retry count exceeded): check its port, cable and switch, and that its process still lives."},
 	{"memlock", fatal, "openmpi", []string{"(openib) BTL failed to initialize while trying to"}, memlockText},
 	{"mpi-openib-preset", remark, "openmpi", []string{"No preset parameters were found for the device"}, "Open MPI's old openib component has no tuned parameters for this device: harmless. pml/ucx is the way to use the device (OMPI_MCA_pml=ucx; btl_openib_warn_no_device_params_found=0 silences this)."},
 	{"mpi-tcp-if", caution, "openmpi", []string{"An invalid value was given for btl_tcp_if_"}, "btl_tcp_if_include or _exclude names no interface of this node and is ignored there: give a subnet or name that every node has."},
 	{"mpi-tcp-if", caution, "openmpi", []string{"An invalid value was given for oob_tcp_if_"}, ""},
-	{"mpi-registered-limit", caution, "openmpi", []string{"only allow registering part of your physical memory"}, "The RDMA driver lets only a part of the memory be registered: raise log_num_mtt or log_mtts_per_seg of mlx4_core (the link in the text tells how)."},
+	{"mpi-registered-limit", caution, "openmpi", []string{"allow registering part of your physical memory"}, "The RDMA driver lets only a part of the memory be registered: raise log_num_mtt or log_mtts_per_seg of mlx4_core (the link in the text tells how)."},
 
 	// NVSHMEM.
 	{"nvshmem-transport", consequence, "nvshmem", []string{"nvshmemi_transport_init", "Unable to initialize any transports"}, "NVSHMEM found no transport that works: IBRC needs an active mlx5 port, nvidia_peermem (or DMA-BUF) and GDRCopy; IBGDA also the driver options NVreg_EnableStreamMemOPs=1 and NVreg_RegistryDwords=\"PeerMappingOverride=1;\". NVSHMEM_DEBUG=INFO says which is missing; NVSHMEM_HCA_PREFIX where devices are not called mlx5_*."},
@@ -324,13 +338,13 @@ var barePhrases = []phrase{
 	// Starters.
 	{"hydra-connect", fatal, "", []string{"unable to connect from \"", "\" to \""}, "Hydra's daemon on a node could not reach mpiexec: a firewall between the nodes, or the name of mpiexec's host means another address there. Open the ports, or choose the network by -iface (I_MPI_HYDRA_IFACE, HYDRA_IFACE)."},
 	{"hydra-address", fatal, "", []string{"unable to get host address for "}, "A host name of the job is not known on a node (DNS, /etc/hosts): use names or addresses that all nodes know."},
-	{"mpi-tcp-peer", caution, "openmpi", []string{"but cannot find a corresponding process entry"}, "Open MPI's TCP component got a connection from an address that it does not expect: interfaces of different networks are mixed (docker0, virbr0, IPoIB). Set OMPI_MCA_btl_tcp_if_include to the one that all nodes share, or better OMPI_MCA_pml=ucx."},
+	{"mpi-tcp-peer", caution, "openmpi", []string{"process but cannot find a corresponding process"}, "Open MPI's TCP component got a connection from an address that it does not expect: interfaces of different networks are mixed (docker0, virbr0, IPoIB). Set OMPI_MCA_btl_tcp_if_include to the one that all nodes share, or better OMPI_MCA_pml=ucx."},
 	{"mpi-tcp-peer", caution, "openmpi", []string{"inbound MPI TCP connection request from a peer"}, ""},
 	{"ucx-ud-timeout", fatal, "ucx", []string{"UD endpoint ", "unhandled timeout error"}, "UCX could not set up its first connection (UD time-out): usually the wrong GID index, or no route between the GIDs; set UCX_IB_GID_INDEX to the RoCE v2 one of the job's network."},
 
 	// torch.
 	{"torch-rendezvous", fatal, "", []string{"client socket has timed out after", "while trying to connect to"}, "torch's workers did not reach the rendezvous (MASTER_ADDR:MASTER_PORT): rank 0's node is not up yet, the name means another address there, or a firewall is between. That is not yet the network of the data."},
-	{"torch-store", fatal, "", []string{"via c10d key-value store", "but store->get("}, "Rank 0 did not come to the set-up of a communicator in time, or its store is gone: look at rank 0's log (it ended, is late, or is in another collective), and that all nodes reach MASTER_ADDR:MASTER_PORT."},
+	{"torch-store", fatal, "", []string{"is setting up NCCL communicator", "but store->get("}, "Rank 0 did not come to the set-up of a communicator in time, or its store is gone: look at rank 0's log (it ended, is late, or is in another collective), and that all nodes reach MASTER_ADDR:MASTER_PORT."},
 	{"torch-port", fatal, "", []string{"server socket has failed to", "ddress already in use"}, "torch's rendezvous port is taken by another process of the node: choose another MASTER_PORT (or --rdzv-endpoint), and look for a left-over job."},
 	{"torch-port", fatal, "", []string{"EADDRINUSE", "server socket has failed"}, ""},
 	{"gloo-connect", fatal, "", []string{"Gloo connectFullMesh failed"}, "Gloo's ranks (torch's CPU group) could not reach each other by TCP: set GLOO_SOCKET_IFNAME to the exact name of an interface that all nodes share; a host name that means 127.0.1.1 is the usual reason."},

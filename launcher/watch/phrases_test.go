@@ -38,7 +38,7 @@ func TestPhrases(t *testing.T) {
 			if got := slices.Contains(v.FatalErrors, p.id); got != (p.grade == fatal || p.grade == consequence) {
 				t.Errorf("%s: %q: fatal %v", l.name, line, got)
 			}
-			for _, about := range []string{"# Expect: ", "If you see `", "grep -c '", "echo \"", "// "} {
+			for _, about := range []string{"the page says that some day you may meet ", "# Expect: ", "If you see `", "grep -c '", "echo \"", "// "} {
 				if v := mustScan(t, about+lineOf(p, "")+"\n"); len(v.FatalErrors) > 0 || len(v.Events) > 0 {
 					t.Errorf("%q is somebody's text: %s", about+lineOf(p, ""), digest(v))
 				}
