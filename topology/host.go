@@ -31,6 +31,7 @@ type Host struct {
 	IOMMU       IOMMU
 	PeerMemory  PeerMemory
 	DeviceNodes *DeviceNodes // nil: dev/infiniband could not be looked at
+	IMEX        *int         // channels in dev/nvidia-caps-imex-channels, by which machines share GPU memory; nil unknown
 	Software    []Software
 	Launchers   []Launcher   // what the launchers in PATH answered to --version; nil not asked
 	UID         *int         // of the process that looked; nil unknown
@@ -151,6 +152,17 @@ type GPU struct {
 	Minor      *int   // the <minor> of its device node, from NVML; nil unknown
 	// NoP2P lists the PCI addresses of the GPUs that it cannot read directly.
 	NoP2P []string
+	// Domain is the NVLink domain of several machines; nil: none, or not told.
+	Domain *NVLinkDomain
+}
+
+// NVLinkDomain is where a GPU stands in an NVLink domain of several machines
+// (GB200 NVL72 and its like): GPUs of one cluster and one clique reach each other.
+type NVLinkDomain struct {
+	Cluster string // the fabric's UUID, in hexadecimal; zeros: none given
+	Clique  int
+	State   string // "completed", "in-progress", "not-started"
+	Status  int    // NVML's, 0 is well
 }
 
 // MIG is one MIG instance.

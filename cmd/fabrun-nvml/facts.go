@@ -44,6 +44,7 @@ type gpu interface {
 	linkRemote(link int) (string, nvml.Return) // bus ID of the other end
 	linkKind(link int) (nvml.IntNvLinkDeviceType, nvml.Return)
 	c2cOn() (bool, nvml.Return)
+	fabric() (nvml.GpuFabricInfo, nvml.Return) // the NVLink domain of several machines
 	canRead(other gpu) (bool, nvml.Return)
 }
 
@@ -232,7 +233,15 @@ func describe(b *strings.Builder, lib api, g gpu, addr string) {
 			say("link c2c cpu 1")
 		}
 	}
+	if lib.has("nvmlDeviceGetGpuFabricInfo") {
+		if f, ret := g.fabric(); ret == nvml.SUCCESS && int(f.State) < len(fabricStates) && f.State != nvml.GPU_FABRIC_STATE_NOT_SUPPORTED {
+			say("fabric %x %d %s %d", f.ClusterUuid, f.CliqueId, fabricStates[f.State], f.Status)
+		}
+	}
 }
+
+// fabricStates are the words for nvmlGpuFabricState_t.
+var fabricStates = []string{"not-supported", "not-started", "in-progress", "completed"}
 
 // migs prints the instances of a GPU in MIG mode. The profile is the last word
 // of an instance's name ("NVIDIA A100-SXM4-40GB MIG 1g.5gb").

@@ -28,6 +28,7 @@ type fakeGPU struct {
 	c2c            bool
 	unreadable     []string // bus IDs
 	busy           uint32   // percent; more than 100: not told
+	domain         *nvml.GpuFabricInfo
 }
 
 func said(s string) (string, nvml.Return) {
@@ -52,6 +53,13 @@ func (g fakeGPU) minor() (int, nvml.Return)           { return g.dev, ok }
 func (g fakeGPU) migOn() (bool, nvml.Return)          { return g.migs != nil, ok }
 func (g fakeGPU) migCount() (int, nvml.Return)        { return 7, ok }
 func (g fakeGPU) c2cOn() (bool, nvml.Return)          { return g.c2c, ok }
+func (g fakeGPU) fabric() (nvml.GpuFabricInfo, nvml.Return) {
+	if g.domain == nil {
+		return nvml.GpuFabricInfo{}, nvml.ERROR_NOT_SUPPORTED
+	}
+	return *g.domain, ok
+}
+
 func (g fakeGPU) canRead(o gpu) (bool, nvml.Return) {
 	for _, u := range g.unreadable {
 		if u == o.(fakeGPU).bus {
@@ -146,6 +154,21 @@ gpu 0000:1b:00.0 link nvlink 0000:05:00.0 2 0x068000
 gpu 0000:1b:00.0 link nvlink 0000:06:00.0 1 0x068000
 `},
 		{
+			name: "a GPU of an NVLink domain of several machines, and one that knows no such thing", lost: -1,
+			gpus: []fakeGPU{
+				{bus: "00000008:01:00.0", id: "GPU-5", major: 10, domain: &nvml.GpuFabricInfo{ClusterUuid: [16]uint8{0xab, 0xcd}, CliqueId: 7, State: nvml.GPU_FABRIC_STATE_COMPLETED}},
+				{bus: "00000009:01:00.0", id: "GPU-6", major: 10, domain: &nvml.GpuFabricInfo{State: nvml.GPU_FABRIC_STATE_NOT_SUPPORTED}},
+			},
+			want: `gpu 0008:01:00.0 uuid GPU-5
+gpu 0008:01:00.0 capability 10.0
+gpu 0008:01:00.0 minor 0
+gpu 0008:01:00.0 fabric abcd0000000000000000000000000000 7 completed 0
+gpu 0009:01:00.0 uuid GPU-6
+gpu 0009:01:00.0 capability 10.0
+gpu 0009:01:00.0 minor 0
+`,
+		},
+		{
 			name: "MIG, C2C, NUMA, a domain of its own, a far end without address", lost: -1,
 			gpus: []fakeGPU{{
 				bus: "00000009:01:00.0", id: "GPU-2", major: 9, dev: 3, node: new(4), c2c: true, links: []string{"?", "?"}, kind: nvml.NVLINK_DEVICE_TYPE_GPU,
@@ -195,7 +218,7 @@ func TestNoDriver(t *testing.T) {
 	for ret, want := range map[nvml.Return]string{
 		nvml.ERROR_LIBRARY_NOT_FOUND:       "no NVIDIA driver library (libnvidia-ml.so.1) on this machine",
 		nvml.ERROR_DRIVER_NOT_LOADED:       "the NVIDIA driver is not loaded",
-		nvml.ERROR_LIB_RM_VERSION_MISMATCH: "the NVIDIA driver and its library are of different versions: reboot or reload the driver",
+		nvml.ERROR_LIB_RM_VERSION_MISMATCH: "the NVIDIA driver and its library are of different versions: drain the node, then reload the driver or reboot",
 		nvml.Return(77):                    "NVML error 77",
 	} {
 		var out, errs bytes.Buffer

@@ -80,6 +80,8 @@ func (h handle) c2cOn() (bool, nvml.Return) {
 	return info.IsC2cEnabled != 0, ret
 }
 
+func (h handle) fabric() (nvml.GpuFabricInfo, nvml.Return) { return h.dev.GetGpuFabricInfoV().V1() }
+
 func (h handle) canRead(other gpu) (bool, nvml.Return) {
 	o, ok := other.(handle)
 	if !ok {

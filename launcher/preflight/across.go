@@ -131,8 +131,24 @@ func Facts(h topology.Host) []Fact {
 			break
 		}
 	}
+	if d := domainText(h); d != "" {
+		add("nvlink-domain", "NVLink domain", d, finding.Note, "GPUs reach each other by NVLink within one cluster and clique; between these hosts they take the network")
+	}
 	placeFacts(h, add)
 	return out
+}
+
+// domainText is the NVLink domain of a host's GPUs; "" none, or not told.
+func domainText(h topology.Host) string {
+	var out []string
+	for _, g := range h.GPUs {
+		if d := g.Domain; d != nil && strings.Trim(d.Cluster, "0") != "" {
+			if t := fmt.Sprintf("%s clique %d", d.Cluster, d.Clique); !slices.Contains(out, t) {
+				out = append(out, t)
+			}
+		}
+	}
+	return strings.Join(out, ", ")
 }
 
 // deviceNames are those of a host's RDMA devices.

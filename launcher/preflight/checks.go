@@ -47,6 +47,7 @@ func checks() []check {
 		{"cpu.governor", checkGovernor},
 		{"irq.affinity", checkIRQs},
 		{"gdr.peer-memory", checkPeer},
+		{"nvlink.domain", checkDomain},
 		{"limits.memlock", checkMemlock},
 		{"limits.nofile", checkNofile},
 		{"limits.shm", checkShm},
@@ -282,6 +283,32 @@ func checkPeer(l *look) {
 	m := l.h.PeerMemory
 	if nvidia && m.NvidiaPeermem != nil && !*m.NvidiaPeermem && (m.DMABuf == nil || !*m.DMABuf) {
 		l.say(finding.Warning, "GPUDirect RDMA", "nvidia_peermem is not loaded, no DMA-BUF", "one of them", "GPU data is copied through host memory: a factor of 3 to 5", "modprobe nvidia_peermem (as root; comes with the driver; OFED must be there when it is built)")
+	}
+}
+
+// checkDomain: GPUs whose NVLink goes beyond this machine (GB200 NVL72 and its
+// like) share memory over IMEX channels; without one NCCL takes the network
+// between machines, or stops where NCCL_MNNVL_ENABLE=1.
+func checkDomain(l *look) {
+	if !l.gpus() {
+		return
+	}
+	joined, apart := 0, ""
+	for _, g := range l.h.GPUs {
+		switch d := g.Domain; {
+		case d == nil || strings.Trim(d.Cluster, "0") == "":
+		case d.State == "completed" && d.Status == 0:
+			joined++
+		default:
+			apart = orText(apart, fmt.Sprintf("GPU %d: %s, status %d", g.Index, d.State, d.Status))
+		}
+	}
+	if apart != "" {
+		l.say(finding.Warning, "NVLink domain", apart, "completed", "this GPU does not reach the other machines' by NVLink", "nvidia-smi -q (Fabric); the fabric manager's log")
+	}
+	if joined > 0 && l.h.IMEX != nil && *l.h.IMEX == 0 {
+		l.say(finding.Warning, "NVLink domain", "no channel in /dev/nvidia-caps-imex-channels", "one", "GPU memory cannot be shared between machines: NCCL goes over the network instead of NVLink",
+			"a container needs --device=/dev/nvidia-caps-imex-channels/channel0; a machine the IMEX service and the driver's NVreg_CreateImexChannel0=1 (as root)")
 	}
 }
 

@@ -56,6 +56,7 @@ import (
 //	-- fabrun/devices --            device nodes of interest, and whether they open
 //	dev/infiniband/uverbs0 rw
 //	dev/infiniband/rdma_cm EACCES   the reason why not
+//	dev/nvidia-caps-imex-channels/channel0 -
 //	dev/nvidia0 -                   there, not tried
 //
 //	-- fabrun/container --
@@ -613,6 +614,13 @@ func parseDevices(text []byte, h *topology.Host) []string {
 		nodes.Openable = []string{}
 	}
 	h.DeviceNodes = nodes
+	channels := 0
+	for name := range there {
+		if strings.HasPrefix(name, "dev/nvidia-caps-imex-channels/channel") {
+			channels++
+		}
+	}
+	h.IMEX = &channels
 	nvidia := there["dev/nvidiactl"]
 	for i := range h.GPUs {
 		g := &h.GPUs[i]

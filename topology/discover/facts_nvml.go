@@ -123,6 +123,8 @@ func parseNVMLGPU(g *topology.GPU, key string, w []string, rest string) error {
 		if !slices.Contains(g.NoP2P, addr) {
 			g.NoP2P = append(g.NoP2P, addr)
 		}
+	case "fabric":
+		return parseDomain(g, w)
 	case "link":
 		return parseNVMLLink(g, w)
 	}
@@ -152,5 +154,24 @@ func parseNVMLLink(g *topology.GPU, w []string) error {
 		l.Class = new(uint32(c))
 	}
 	g.Links = append(g.Links, l)
+	return nil
+}
+
+func parseDomain(g *topology.GPU, w []string) error {
+	if len(w) < 3 {
+		return fmt.Errorf("fabric wants cluster, clique and state")
+	}
+	d := topology.NVLinkDomain{Cluster: w[0], State: w[2]}
+	n, err := strconv.ParseUint(w[1], 10, 32)
+	if err != nil {
+		return fmt.Errorf("fabric: cannot read clique %q", w[1])
+	}
+	d.Clique = int(n)
+	if len(w) > 3 {
+		if d.Status, err = strconv.Atoi(w[3]); err != nil {
+			return fmt.Errorf("fabric: cannot read status %q", w[3])
+		}
+	}
+	g.Domain = &d
 	return nil
 }

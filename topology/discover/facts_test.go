@@ -275,3 +275,21 @@ func FuzzReadFacts(f *testing.F) {
 		parseEthtool(text)
 	})
 }
+
+// The NVLink domain of several machines, and the channels by which they share memory.
+func TestNVLinkDomainFacts(t *testing.T) {
+	h, err := Read(fstest.MapFS{
+		SectionNVML:    {Data: []byte("gpu 0008:01:00.0 fabric abcd0000000000000000000000000000 7 completed 0\ngpu 0009:01:00.0 fabric zz x completed\n")},
+		SectionDevices: {Data: []byte("dev/nvidiactl -\ndev/nvidia-caps-imex-channels/channel0 -\ndev/nvidia-caps-imex-channels/channel1 -\n")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := topology.NVLinkDomain{Cluster: "abcd0000000000000000000000000000", Clique: 7, State: "completed"}
+	if len(h.GPUs) == 0 || h.GPUs[0].Domain == nil || *h.GPUs[0].Domain != want || h.IMEX == nil || *h.IMEX != 2 {
+		t.Errorf("GPUs %+v, channels %v", h.GPUs, h.IMEX)
+	}
+	if len(h.Unreadable) == 0 {
+		t.Error("a line that cannot be read was not named")
+	}
+}

@@ -61,6 +61,12 @@ func (m *machine) devices() ([]byte, error) {
 			fmt.Fprintf(&b, "dev/%s -\n", n)
 		}
 	}
+	for i, n := range m.names("dev/nvidia-caps-imex-channels") {
+		if i == maxIMEX { // a site may make thousands; that there are some is what counts
+			break
+		}
+		fmt.Fprintf(&b, "dev/nvidia-caps-imex-channels/%s -\n", n)
+	}
 	for _, n := range m.names("dev/dri") {
 		if strings.HasPrefix(n, "renderD") {
 			fmt.Fprintf(&b, "dev/dri/%s -\n", n)
@@ -68,6 +74,9 @@ func (m *machine) devices() ([]byte, error) {
 	}
 	return []byte(b.String()), nil
 }
+
+// maxIMEX bounds the channels that are listed.
+const maxIMEX = 8
 
 func openable(path string) string {
 	f, err := os.OpenFile(path, os.O_RDWR|syscall.O_NONBLOCK, 0)
