@@ -344,17 +344,32 @@ func markScopes(hosts []HostEnv) {
 
 func (s *state) noRDMA() {
 	seen := "no RDMA device"
-	var reasons []string
+	var reasons []string // each once, with the ports that it is told of
+	ports := map[string][]string{}
+	hint := ""
 	for _, n := range s.nodes {
 		for _, p := range n.ports {
-			r := p.name() + ": " + p.reject
-			if !slices.Contains(reasons, r) {
-				reasons = append(reasons, r)
+			why := p.reject
+			if p.rejectID == "hca.device-node" {
+				if dev := p.hca.CharDevice; dev != "" {
+					why = strings.ReplaceAll(why, dev, "uverbs…")
+				}
+				hint = n.h.Container.RDMAOptions()
+			}
+			if ports[why] == nil {
+				reasons = append(reasons, why)
+			}
+			if !slices.Contains(ports[why], p.name()) {
+				ports[why] = append(ports[why], p.name())
 			}
 		}
 	}
 	if len(reasons) > 0 {
-		seen = strings.Join(reasons[:min(3, len(reasons))], "; ")
+		var said []string
+		for _, why := range reasons[:min(3, len(reasons))] {
+			said = append(said, fewNames(ports[why])+": "+why)
+		}
+		seen = strings.Join(said, "; ")
 	}
 	if s.unfit() {
 		s.add(finding.Finding{
@@ -369,8 +384,16 @@ func (s *state) noRDMA() {
 	}
 	s.add(finding.Finding{
 		ID: "hca.none", Severity: sev, Seen: seen, Wanted: "an RDMA port that the job can use",
-		Subject: "the job's hosts", Why: "the job runs over TCP; nothing was set", Hint: "",
+		Subject: "the job's hosts", Why: "the job runs over TCP; nothing was set", Hint: hint,
 	})
+}
+
+// fewNames writes out the first of many names.
+func fewNames(names []string) string {
+	if len(names) <= 3 {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more ports", names[0], len(names)-1)
 }
 
 // unfit says whether ports are there that only the profile rules out.

@@ -398,6 +398,26 @@ type Container struct {
 	Why string
 }
 
+// RDMAOptions are what a container of this kind has to be given for RDMA; "" outside
+// of one.
+func (c Container) RDMAOptions() string {
+	switch c.Kind {
+	case "":
+		return ""
+	case "kubernetes":
+		return "give the pod the resource of an RDMA device plugin (rdma/…) and the capability IPC_LOCK"
+	case "apptainer":
+		return "apptainer shows the host's own /dev unless it is told otherwise: leave out --contain, --containall and 'mount dev = minimal', or bind /dev/infiniband"
+	case "enroot":
+		return "enroot start --mount /dev/infiniband:/dev/infiniband; with pyxis the hook of the Mellanox devices"
+	case "lxc":
+		return "lxc.mount.entry of /dev/infiniband and the devices allowed in its cgroup"
+	case "podman":
+		return "podman run --device=/dev/infiniband --ulimit memlock=-1 --cap-add=IPC_LOCK --network=host"
+	}
+	return "docker run --device=/dev/infiniband --ulimit memlock=-1 --cap-add=IPC_LOCK --network=host"
+}
+
 // IOMMU is how DMA addresses are translated.
 type IOMMU struct {
 	Groups      *int  // number of iommu groups; 0 means off

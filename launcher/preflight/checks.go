@@ -393,6 +393,8 @@ func checkNodes(l *look) {
 		return
 	}
 	any := false
+	// What the container, or a module, leaves out is one thing for all devices.
+	var missing, shut, missingNodes, shutNodes []string
 	for _, hca := range l.h.HCAs {
 		mine := topology.DriverNamed(hca.Driver).Uverbs && l.usesHCA(hca.Name)
 		any = any || mine
@@ -400,10 +402,17 @@ func checkNodes(l *look) {
 			continue
 		}
 		if !slices.Contains(l.h.DeviceNodes.Names, hca.CharDevice) {
-			l.say(finding.Error, hca.Name, "no /dev/infiniband/"+hca.CharDevice, "the device node", "libraries see the device and cannot open it", "docker run --device=/dev/infiniband; Kubernetes: an RDMA device plugin; bare: modprobe ib_uverbs (as root)")
+			missing, missingNodes = append(missing, hca.Name), append(missingNodes, hca.CharDevice)
 		} else if l.h.DeviceNodes.Openable != nil && !slices.Contains(l.h.DeviceNodes.Openable, hca.CharDevice) {
-			l.say(finding.Error, hca.Name, "/dev/infiniband/"+hca.CharDevice+" may not be opened", "read and write", "libraries see the device and cannot open it", "the udev rule of rdma-core (MODE 0666 for uverbs), or the container's device permissions")
+			shut, shutNodes = append(shut, hca.Name), append(shutNodes, hca.CharDevice)
 		}
+	}
+	give := l.h.Container.RDMAOptions()
+	if missing != nil {
+		l.say(finding.Error, few(missing, 4), "no /dev/infiniband/"+few(missingNodes, 4), "the device node of each", "libraries see the device and cannot open it", orText(give, "modprobe ib_uverbs (as root)"))
+	}
+	if shut != nil {
+		l.say(finding.Error, few(shut, 4), "/dev/infiniband/"+few(shutNodes, 4)+" may not be opened", "read and write", "libraries see the device and cannot open it", orText(give, "the udev rule of rdma-core (MODE 0666 for uverbs)"))
 	}
 	if any && l.j.RDMACM && !slices.Contains(l.h.DeviceNodes.Names, "rdma_cm") {
 		l.say(finding.Error, "rdma_cm", "no /dev/infiniband/rdma_cm", "the device node", "connections through rdma_cm fail", "modprobe rdma_ucm (as root); docker run --device=/dev/infiniband/rdma_cm")

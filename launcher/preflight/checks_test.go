@@ -454,3 +454,27 @@ func TestStrictByDriver(t *testing.T) {
 		})
 	}
 }
+
+// TestMissingNodesAreOne: what a container was not given is one finding for all
+// devices, with what to give this kind of container; a host is told of its module.
+func TestMissingNodesAreOne(t *testing.T) {
+	h := topology.Host{Name: "n1", DeviceNodes: &topology.DeviceNodes{Names: []string{"rdma_cm"}}}
+	for i := range 8 {
+		h.HCAs = append(h.HCAs, topology.HCA{Name: fmt.Sprintf("mlx5_%d", i), Driver: "mlx5", CharDevice: fmt.Sprintf("uverbs%d", i), Ports: []topology.Port{{Number: 1, State: "ACTIVE", LinkLayer: "InfiniBand"}}})
+	}
+	for kind, want := range map[string]string{
+		"": "modprobe ib_uverbs", "docker": "docker run --device=/dev/infiniband", "podman": "podman run --device=/dev/infiniband",
+		"kubernetes": "RDMA device plugin", "apptainer": "--contain", "enroot": "--mount", "unknown": "--device=/dev/infiniband",
+	} {
+		h.Container.Kind = kind
+		var found []finding.Finding
+		for _, f := range HostFindings(h, profiles.Profile{}, Job{}) {
+			if f.ID == "device.nodes" || f.ID == "hca.device-node" {
+				found = append(found, f)
+			}
+		}
+		if len(found) != 1 || !strings.Contains(found[0].Hint, want) || !strings.Contains(found[0].Subject, "mlx5_0") || !strings.Contains(found[0].Subject, "4 more") {
+			t.Errorf("%q: %+v, want one of all devices with %q", kind, found, want)
+		}
+	}
+}
