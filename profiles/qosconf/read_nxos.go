@@ -180,7 +180,7 @@ func (n *nxosPolicies) leave() { n.class, n.policy, n.inClass = "", "", "" }
 
 // apply notes a policy that a port or the system has.
 func (n *nxosPolicies) apply(f []string) bool {
-	if i := slices.Index(f, "qos"); i > 0 && f[i-1] == "type" && len(n.applied) < 256 {
+	if i := slices.IndexFunc(f, func(w string) bool { return w == "qos" || w == "quality-of-service" }); i > 0 && f[i-1] == "type" && len(n.applied) < 256 {
 		n.applied = append(n.applied, f[len(f)-1])
 	}
 	return true
@@ -204,12 +204,15 @@ func (n *nxosPolicies) line(r *reader, f []string) bool {
 		if i := slices.IndexFunc(f, func(w string) bool { return w == "match-all" || w == "match-any" }); i >= 0 && i+1 < len(f) {
 			n.class = f[i+1]
 		}
-		r.tell("nxos")
 		return len(n.dscps) < maxPorts
 	case f[0] == "policy-map" && len(f) >= 2:
 		n.policy, n.kind, n.class, n.inClass = f[len(f)-1], kind(1), "", ""
 		n.pauses = n.pauses || n.kind == "network-qos"
-		r.tell("nxos")
+		if n.kind == "quality-of-service" { // EOS has the same classes and policies
+			r.tell("eos")
+		} else {
+			r.tell("nxos")
+		}
 		return len(n.set) < maxPorts
 	case f[0] == "match" && n.class != "" && len(f) >= 3:
 		switch f[1] {
@@ -241,7 +244,7 @@ func (n *nxosPolicies) line(r *reader, f []string) bool {
 		return true
 	case n.policy == "" || n.inClass == "":
 		return false
-	case f[0] == "set" && len(f) >= 3 && f[1] == "qos-group":
+	case f[0] == "set" && len(f) >= 3 && (f[1] == "qos-group" || f[1] == "traffic-class"):
 		g := class(f[2])
 		if g != nil {
 			n.set[n.policy][n.inClass] = *g
