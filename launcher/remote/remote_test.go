@@ -404,6 +404,9 @@ func TestRunProgram(t *testing.T) {
 					if r.Host != both[i] || r.Err != nil || string(r.Stdout) != "v1 it's\n" || !strings.HasSuffix(paths[r.Host], want) {
 						t.Errorf("%s at %q: %q %v", r.Host, paths[r.Host], r.Stdout, r.Err)
 					}
+					if text, err := os.ReadFile(paths[r.Host]); err != nil || !bytes.Equal(text, p.text) {
+						t.Errorf("%s at %q: %v, %d bytes", r.Host, paths[r.Host], err, len(text))
+					}
 				}
 				return paths
 			}

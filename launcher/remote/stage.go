@@ -77,8 +77,8 @@ func goBuildID(text []byte) string {
 // program there.
 const findScript = `n=$1 p=$2 h=$3 k=$4 m=$5; shift 5; me=$(id -u)
 safe() {
-  d=$1
-  while d=${d%/*}; [ -n "$d" ]; do set -- "$@" "$d"; done
+  up=$1
+  while up=${up%/*}; [ -n "$up" ]; do set -- "$@" "$up"; done
   stat -Lc '%u %a' "$@" / 2>/dev/null | {
     i=0
     while read -r u a; do
