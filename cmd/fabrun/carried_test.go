@@ -29,7 +29,7 @@ func (f *flow) parameter(pkg, fn, name string) types.Object {
 var notCarried = map[string]string{
 	"HOME": "a person's", "USER": "a person's", "XDG_CACHE_HOME": "a person's", "XDG_CONFIG_HOME": "a person's",
 	"SSH_AUTH_SOCK": "a session's", "TERM": "a session's", "LC_ALL": "a session's", "LC_CTYPE": "a session's", "NO_COLOR": "a session's", "TMPDIR": "a session's", "PYTHONUNBUFFERED": "of torchrun's own output",
-	"FABRUN_RANK": "of the fabrun that runs", "FABRUN_SET": "of the fabrun that runs", "FABRUN_SHIM": "of the fabrun that runs",
+	"FABRUN_RANK": "of the fabrun that runs", "FABRUN_RANK_AS": "of the fabrun that runs", "FABRUN_SET": "of the fabrun that runs", "FABRUN_SHIM": "of the fabrun that runs",
 	"FABRUN_*": "what a flag says", "FABRUN_HOSTS": "what --hosts says", "FABRUN_HOSTFILE": "names a file of that machine",
 	"PBS_NODEFILE": "names a file of that machine", "PBS_JOBID": "with its file", "COBALT_NODEFILE": "names a file of that machine", "COBALT_JOBID": "with its file",
 	"OAR_NODEFILE": "names a file of that machine", "OAR_JOB_ID": "with its file", "PE_HOSTFILE": "names a file of that machine", "JOB_ID": "with its file",

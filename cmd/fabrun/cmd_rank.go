@@ -130,6 +130,11 @@ func (a *app) stay() error {
 	}
 	//nolint:errcheck // opened for reading
 	defer null.Close()
+	env, alias, err := a.rankAlias(env)
+	if err != nil {
+		return &exitError{Code: exitInternal, Err: err}
+	}
+	defer alias.Remove()
 	ctx, end := context.WithCancel(context.Background())
 	defer end()
 	signals := make(chan syscall.Signal)
@@ -153,6 +158,47 @@ func (a *app) stay() error {
 		return nil
 	}
 	return &exitError{Code: st.Code}
+}
+
+// rankAlias puts this program first in PATH under the name that torchrun calls.
+func (a *app) rankAlias(env []string) ([]string, *launcher.RunDir, error) {
+	name, ok := lookupEnv(env, plan.AsName)
+	if !ok || filepath.Base(name) != name {
+		return env, nil, nil
+	}
+	d, err := launcher.MakeRunDir(a.runDirBases(), launcher.NewMark())
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := os.Symlink(a.self(), filepath.Join(d.Path, name)); err != nil {
+		d.Remove()
+		return nil, nil, fmt.Errorf("giving fabrun rank the script's name: %w", err)
+	}
+	path, _ := lookupEnv(env, "PATH")
+	return withPath(env, d.Path+":"+path), d, nil
+}
+
+// withPath is the environment with another PATH.
+func withPath(env []string, path string) []string {
+	return append(slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return strings.HasPrefix(kv, "PATH=") }), "PATH="+path)
+}
+
+// asRank turns a call under the name that torchrun calls into fabrun rank, and
+// takes back what that name took.
+func (a *app) asRank() ([]string, bool) {
+	name, ok := a.getenv(plan.AsName)
+	if !ok || len(a.args) == 0 || name == "" || filepath.Base(a.args[0]) != name {
+		return nil, false
+	}
+	path, _ := a.getenv("PATH")
+	if first, rest, ok := strings.Cut(path, ":"); ok {
+		if to, err := os.Readlink(filepath.Join(first, name)); err == nil && to == a.self() {
+			path = rest
+		}
+	}
+	env := slices.DeleteFunc(slices.Clone(a.env), func(kv string) bool { return strings.HasPrefix(kv, plan.AsName+"=") })
+	a.env = withPath(env, path)
+	return slices.Concat([]string{"rank", "--"}, a.args[1:]), true
 }
 
 func isDirectory(path string) bool {

@@ -139,7 +139,11 @@ func runRun(ctx context.Context, a *app, o runOptions, args []string) error {
 	if todo.torch != nil {
 		st, err = a.runNodes(ctx, todo.torch, job, o.jobOptions, eyes)
 	} else {
-		st, err = launcher.Run(ctx, job.spec)
+		var alias *launcher.RunDir
+		if job.spec.Env, alias, err = a.rankAlias(job.spec.Env); err == nil {
+			st, err = launcher.Run(ctx, job.spec)
+			alias.Remove()
+		}
 	}
 	childTakesSignals(ctx, false)
 	if broken := eyes.finish(st, err != nil); broken != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"fabrun/launcher"
+	"fabrun/launcher/plan"
 )
 
 // sameSignal is how soon after the first a second signal counts as the same.
@@ -35,7 +37,7 @@ func main() {
 		launcher.Guard(os.Args, os.Stdin, os.Stdout)
 		return
 	}
-	if len(os.Args) > 1 && os.Args[1] == "rank" {
+	if len(os.Args) > 1 && (os.Args[1] == "rank" || filepath.Base(os.Args[0]) == os.Getenv(plan.AsName)) {
 		// It becomes the program within milliseconds: what ends it must end that,
 		// so it catches no signal, and it has nothing to collect.
 		os.Exit(run(context.Background(), os.Args, os.Environ(), os.Stdin, os.Stdout, os.Stderr))

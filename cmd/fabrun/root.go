@@ -184,7 +184,10 @@ func (a *app) run(ctx context.Context, args, env []string, stdin io.Reader, stdo
 	a.args, a.env, a.stdin, a.stdout, a.stderr = args, env, stdin, stdout, stderr
 	argv, isRun := a.asShim()
 	if !isRun {
-		argv, isRun = insertRun(behindEntrypoint(args[1:]))
+		var isRank bool
+		if argv, isRank = a.asRank(); !isRank {
+			argv, isRun = insertRun(behindEntrypoint(args[1:]))
+		}
 	}
 	root := a.rootCmd(argv...)
 	root.SetArgs(argv)

@@ -90,7 +90,7 @@ func TestRealTorchrunAsWithout(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		test func(*testing.T, *netLab)
-	}{{"signals", torchrunSignals}, {"environment", torchrunEnvironment}, {"output", torchrunOutput}, {"checkpoint", torchrunCheckpoint}} {
+	}{{"signals", torchrunSignals}, {"environment", torchrunEnvironment}, {"output", torchrunOutput}, {"failure", torchrunFailure}, {"checkpoint", torchrunCheckpoint}} {
 		t.Run(c.name, func(t *testing.T) {
 			l.t = t
 			c.test(t, l)
@@ -292,6 +292,25 @@ func torchrunOutput(t *testing.T, l *netLab) {
 	})
 	kill(syscall.SIGINT, j.pid())
 	j.status()
+	l.empty()
+}
+
+// torchrunFailure: where ranks go through fabrun rank, torch's report of a failure
+// names the user's script, and the ranks see no trace of how they were started.
+func torchrunFailure(t *testing.T, l *netLab) {
+	l.write("share/fail.py", "import os, sys\nprint('argv', sys.argv[0], os.environ['PATH'], [n for n in os.environ if n.startswith('FABRUN_RANK')], flush=True)\nsys.exit(3)\n")
+	// The words that a plan has where hosts differ; these here have no RDMA.
+	argv := l.fabrunOn("node[01-02]", "torchrun", "--no_python", "--nproc_per_node", "1", "-r", "2", "-t", "2", "fail.py", "/usr/bin/python3", "-u", "fail.py")
+	j := l.start([]string{"FABRUN_RANK_AS=fail.py"}, argv...)
+	if got := j.status(); got != 1 {
+		t.Errorf("status %d, want 1\n%s", got, j.text())
+	}
+	if !regexp.MustCompile(`(?m)^(node0\d: )?fail\.py FAILED$`).MatchString(j.stderr.String()) || strings.Contains(j.stderr.String(), "fabrun FAILED") {
+		t.Errorf("the report does not name the script\n%s", j.text())
+	}
+	if want := "argv fail.py " + systemPath + " []\n"; !strings.Contains(j.out.String(), want) {
+		t.Errorf("no %q\n%s", want, j.text())
+	}
 	l.empty()
 }
 

@@ -595,6 +595,14 @@ func (b *builder) torchProgram(ctx cmdline.App, why string, words []string) bool
 	}
 	if !noPython {
 		b.option(b.Command.Launcher.Words, why, "--no_python") // PyTorch before 2.0 has no dashed spelling
+		script := path.Base(b.Command.Argv[ctx.Program])
+		// The report of a failure names what torchrun has started
+		// (torch/distributed/launcher/api.py, _get_entrypoint_name).
+		if strings.HasSuffix(script, ".py") && b.set(envgen.Var{
+			Name: AsName, Value: script, Scope: envgen.JobScope, Origin: envgen.FromPlan, Rule: "launcher.rank", Why: "torchrun finds fabrun rank under the script's name",
+		}) {
+			words = []string{script}
+		}
 		words = append(slices.Clone(words), b.Program.Python, "-u")
 	}
 	b.wrap(ctx.Program, why, words...)
@@ -856,7 +864,7 @@ func (b *builder) marker() {
 	}
 	m := cmdline.Marker{Dialect: b.Command.Launcher.Dialect}
 	for _, v := range b.plan.Env {
-		if v.Name != TableName && v.Rule != "launcher.shims" {
+		if v.Name != TableName && v.Name != AsName && v.Rule != "launcher.shims" {
 			m.Vars = append(m.Vars, v.Name+"="+v.Value)
 		}
 	}

@@ -9,6 +9,10 @@ import (
 // TableName is the variable that carries the RankTable to every rank.
 const TableName = "FABRUN_RANK"
 
+// AsName is the variable with the name under which torchrun finds fabrun rank:
+// the script's.
+const AsName = "FABRUN_RANK_AS"
+
 // RankTable is what fabrun rank must know to act without looking at the
 // machine again: the variables that differ per node or rank, and where the
 // ranks' memory and devices are.

@@ -243,7 +243,7 @@ func PlanSentence(p plan.Plan) string {
 
 func planVars(t *text, vars []envgen.Var, verbose bool) {
 	for _, v := range vars {
-		if v.Name == cmdline.MarkerName || v.Name == plan.TableName || v.Name == cmdline.ShimName {
+		if v.Name == cmdline.MarkerName || v.Name == plan.TableName || v.Name == plan.AsName || v.Name == cmdline.ShimName {
 			if verbose {
 				t.printf("  %s=…\n", v.Name)
 				t.wrap("      ", v.Why)
