@@ -25,7 +25,7 @@ func flagVariable(flag string) string {
 }
 
 // ownVariables are read elsewhere, or are fabrun's own among its processes.
-var ownVariables = []string{"FABRUN_HOSTS", "FABRUN_HOSTFILE", "FABRUN_JOB", cmdline.MarkerName, cmdline.ShimName, plan.TableName}
+var ownVariables = []string{"FABRUN_HOSTS", "FABRUN_HOSTFILE", "FABRUN_JOB", cmdline.MarkerName, cmdline.ShimName, plan.TableName, plan.AsName}
 
 // yesNo are words for a flag without a value that its own reader does not know.
 var yesNo = map[string]string{"yes": "true", "on": "true", "no": "false", "off": "false"}
