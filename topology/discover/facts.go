@@ -620,7 +620,10 @@ func parseDevices(text []byte, h *topology.Host) []string {
 			channels++
 		}
 	}
-	h.IMEX = &channels
+	// A snapshot from before channels were listed has none, and tells no domain.
+	if channels > 0 || slices.ContainsFunc(h.GPUs, func(g topology.GPU) bool { return g.Domain != nil }) {
+		h.IMEX = &channels
+	}
 	nvidia := there["dev/nvidiactl"]
 	for i := range h.GPUs {
 		g := &h.GPUs[i]

@@ -279,8 +279,9 @@ func FuzzReadFacts(f *testing.F) {
 // The NVLink domain of several machines, and the channels by which they share memory.
 func TestNVLinkDomainFacts(t *testing.T) {
 	h, err := Read(fstest.MapFS{
-		SectionNVML:    {Data: []byte("gpu 0008:01:00.0 fabric abcd0000000000000000000000000000 7 completed 0\ngpu 0009:01:00.0 fabric zz x completed\n")},
-		SectionDevices: {Data: []byte("dev/nvidiactl -\ndev/nvidia-caps-imex-channels/channel0 -\ndev/nvidia-caps-imex-channels/channel1 -\n")},
+		"proc/sys/kernel/hostname": {Data: []byte("n1\n")},
+		SectionNVML:                {Data: []byte("gpu 0008:01:00.0 fabric abcd0000000000000000000000000000 7 completed 0\ngpu 0009:01:00.0 fabric zz x completed\n")},
+		SectionDevices:             {Data: []byte("dev/nvidiactl -\ndev/nvidia-caps-imex-channels/channel0 -\ndev/nvidia-caps-imex-channels/channel1 -\n")},
 	})
 	if err != nil {
 		t.Fatal(err)
