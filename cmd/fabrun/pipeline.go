@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"fabrun/envgen"
+	"fabrun/envgen/vars"
 	"fabrun/launcher"
 	"fabrun/launcher/cmdline"
 	"fabrun/launcher/hosts"
@@ -458,7 +459,7 @@ func (a *app) replayEnv(h topology.Host) (env []string, left string) {
 	for _, s := range (cmdline.Command{}).Settings(a.env) {
 		if a.withEnv {
 			env = append(env, s.Name+"="+s.Value) // the last of a name counts
-		} else if cmdline.Value(env, s.Name) != s.Value {
+		} else if v := cmdline.Value(env, s.Name); v != s.Value && v != vars.Redact(s.Value) { // a snapshot has no secrets
 			names = append(names, s.Name)
 		}
 	}
