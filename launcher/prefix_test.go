@@ -6,10 +6,37 @@ import (
 	"math/rand/v2"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 )
+
+// written is what a Merge has written, from whichever goroutine.
+type written struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (w *written) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.b.Write(p)
+}
+
+func (w *written) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.b.String()
+}
+
+// take returns what came since the last time.
+func (w *written) take() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	defer w.b.Reset()
+	return w.b.String()
+}
 
 // TestMerge: a step writes text as one source, or lets time pass. want is what
 // stands there after each step.
@@ -87,14 +114,13 @@ func TestMerge(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var out bytes.Buffer
+				var out written
 				m := NewMerge(&out, c.mode)
 				sources := map[string]interface {
 					Write([]byte) (int, error)
 					Close() error
 				}{"a": m.Source("a: "), "b": m.Source("b: ")}
 				for i, s := range c.steps {
-					out.Reset()
 					switch {
 					case s.from == "":
 						time.Sleep(s.pass)
@@ -108,8 +134,8 @@ func TestMerge(t *testing.T) {
 							t.Fatal(err)
 						}
 					}
-					if out.String() != s.want {
-						t.Errorf("step %d (%q by %q): got %q, want %q", i, s.text, s.from, out.String(), s.want)
+					if got := out.take(); got != s.want {
+						t.Errorf("step %d (%q by %q): got %q, want %q", i, s.text, s.from, got, s.want)
 					}
 				}
 			})
@@ -123,7 +149,7 @@ func TestMergeKeepsEveryByte(t *testing.T) {
 	for seed := range uint64(200) {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 1))
-			var out bytes.Buffer
+			var out written
 			m := NewMerge(&out, PrefixNever)
 			var wrote [3]strings.Builder
 			for i := range wrote {
@@ -148,6 +174,7 @@ func TestMergeKeepsEveryByte(t *testing.T) {
 				}()
 			}
 			time.Sleep(time.Minute)
+			synctest.Wait()
 			for i := range wrote {
 				letter := rune('a' + i)
 				only := func(s string) string {
@@ -166,8 +193,8 @@ func TestMergeKeepsEveryByte(t *testing.T) {
 			for i := range wrote {
 				total += wrote[i].Len()
 			}
-			if out.Len() != total {
-				t.Errorf("seed %d: %d bytes of %d", seed, out.Len(), total)
+			if n := len(out.String()); n != total {
+				t.Errorf("seed %d: %d bytes of %d", seed, n, total)
 			}
 		})
 	}
@@ -176,7 +203,7 @@ func TestMergeKeepsEveryByte(t *testing.T) {
 // A long line that comes in many pieces stays whole among others' lines.
 func TestMergeLongLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
+		var out written
 		m := NewMerge(&out, PrefixMany)
 		a, b := m.Source("a: "), m.Source("b: ")
 		fmt.Fprintln(b, "first")
