@@ -203,7 +203,12 @@ func (o *overlay) section(op, name string) ([]byte, error) {
 	if !ok {
 		return nil, &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist}
 	}
-	flight, err := o.attempt.begin(op, name, true)
+	kind := aSection
+	switch name {
+	case discover.SectionLaunchers, discover.SectionNVML, discover.SectionOpinions:
+		kind = aProgram
+	}
+	flight, err := o.attempt.begin(op, name, kind)
 	if err != nil {
 		return nil, err
 	}

@@ -41,9 +41,17 @@ type Attempt struct {
 
 // flight is something that was begun and has not answered.
 type flight struct {
-	name    string
-	section bool // a section of facts, which may read files
+	name string
+	kind flightKind
 }
+
+type flightKind int
+
+const (
+	aFile    flightKind = iota
+	aSection            // of facts, which may read files
+	aProgram            // a section that starts programs, which end at a deadline of their own
+)
 
 // Patiently looks, and leaves out what does not answer: those paths are returned.
 // look may be called several times, each time by a goroutine of its own, and one
@@ -80,6 +88,10 @@ func Patiently[T any](ctx context.Context, p Patience, look func(*Attempt) (T, e
 			case <-ctx.Done():
 				return zero, blocked, context.Cause(ctx)
 			case <-total.C:
+				if a.waitsForProgram() {
+					total.Reset(p.Stall)
+					continue
+				}
 				return zero, blocked, &StalledError{Files: append(blocked, a.stuck(0, 0)...), After: p.Total}
 			case <-tick.C:
 				// A driver that hangs has many such files: each time a level more is left out.
@@ -94,12 +106,12 @@ func Patiently[T any](ctx context.Context, p Patience, look func(*Attempt) (T, e
 func (a *Attempt) stuck(stall time.Duration, levels int) []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if time.Since(a.last) < stall {
+	if time.Since(a.last) < stall || a.program() {
 		return nil
 	}
 	var files, sections []string
 	for _, f := range a.flying {
-		if f.section {
+		if f.kind != aFile {
 			sections = append(sections, f.name)
 			continue
 		}
@@ -119,7 +131,19 @@ func (a *Attempt) stuck(stall time.Duration, levels int) []string {
 	return files
 }
 
-func (a *Attempt) begin(op, name string, section bool) (*flight, error) {
+// waitsForProgram says whether a program that was started is waited for: a busy
+// machine is slow to start one, and nothing hangs.
+func (a *Attempt) waitsForProgram() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.program()
+}
+
+func (a *Attempt) program() bool {
+	return slices.ContainsFunc(a.flying, func(f *flight) bool { return f.kind == aProgram })
+}
+
+func (a *Attempt) begin(op, name string, kind flightKind) (*flight, error) {
 	if a == nil {
 		return nil, nil
 	}
@@ -130,7 +154,7 @@ func (a *Attempt) begin(op, name string, section bool) (*flight, error) {
 			return nil, &fs.PathError{Op: op, Path: name, Err: syscall.ETIMEDOUT}
 		}
 	}
-	f := &flight{name, section}
+	f := &flight{name, kind}
 	a.flying, a.last = append(a.flying, f), time.Now()
 	return f, nil
 }
@@ -168,7 +192,7 @@ var (
 )
 
 func guard[T any](a *Attempt, op, name string, do func() (T, error)) (T, error) {
-	f, err := a.begin(op, name, false)
+	f, err := a.begin(op, name, aFile)
 	if err != nil {
 		var zero T
 		return zero, err

@@ -12,6 +12,8 @@ import (
 	"testing/fstest"
 	"testing/synctest"
 	"time"
+
+	"fabrun/topology"
 )
 
 // hangs is a tree of which some files never answer.
@@ -84,7 +86,7 @@ func TestPatientlyGivesUp(t *testing.T) {
 		end := make(chan struct{})
 		look := func(a *Attempt) (int, error) {
 			// Sections hang without a file.
-			f, err := a.begin("open", fmt.Sprintf("fabrun/%d", time.Now().UnixNano()), true)
+			f, err := a.begin("open", fmt.Sprintf("fabrun/%d", time.Now().UnixNano()), aSection)
 			if err != nil {
 				return 0, err
 			}
@@ -111,13 +113,13 @@ func TestPatientlyGivesUp(t *testing.T) {
 func TestPatientlyWaitsForTheSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		look := func(a *Attempt) (int, error) {
-			outer, err := a.begin("open", "fabrun/software", true)
+			outer, err := a.begin("open", "fabrun/software", aSection)
 			if err != nil {
 				return 0, err
 			}
 			defer a.end(outer)
 			for i := range 6 {
-				f, err := a.begin("read", fmt.Sprint("lib/", i), false)
+				f, err := a.begin("read", fmt.Sprint("lib/", i), aFile)
 				if err != nil {
 					return 0, err
 				}
@@ -131,4 +133,57 @@ func TestPatientlyWaitsForTheSlow(t *testing.T) {
 			t.Errorf("%d %q %v", n, blocked, err)
 		}
 	})
+}
+
+// A program that was started ends at its own deadline: a busy machine takes long
+// to start one. Beside it nothing is blamed, after it everything again.
+func TestPatientlyWaitsForPrograms(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		end := make(chan struct{})
+		defer close(end)
+		look := func(a *Attempt) (string, error) {
+			f, err := a.begin("open", "fabrun/launchers", aProgram)
+			if err != nil {
+				return "", err
+			}
+			time.Sleep(15 * time.Second) // several programs, one after the other
+			a.end(f)
+			f, err = a.begin("read", "sys/x/y/z", aFile)
+			if err != nil {
+				return "without the file", nil
+			}
+			defer a.end(f)
+			<-end
+			return "", nil
+		}
+		got, blocked, err := Patiently(t.Context(), Patience{Total: time.Minute}, look)
+		if got != "without the file" || !slices.Equal(blocked, []string{"sys/x/y/z"}) || err != nil {
+			t.Errorf("%q %q %v", got, blocked, err)
+		}
+	})
+}
+
+func TestSectionsThatStartPrograms(t *testing.T) {
+	end, asked := make(chan struct{}), make(chan struct{})
+	a := &Attempt{}
+	tree := newOverlay(t.Context(), fstest.MapFS{}, "", Options{Attempt: a, Launchers: func() []topology.Launcher {
+		close(asked)
+		<-end
+		return nil
+	}})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		//nolint:errcheck // there is none
+		_, _ = fs.ReadFile(tree, "fabrun/launchers")
+	}()
+	<-asked
+	if !a.waitsForProgram() || a.stuck(0, 0) != nil {
+		t.Error("a launcher that is asked counts as a file that hangs")
+	}
+	close(end)
+	<-done
+	if a.waitsForProgram() {
+		t.Error("it has answered")
+	}
 }
