@@ -239,7 +239,7 @@ func startCluster(t *testing.T, hosts, rails int) *fakeCluster {
 		conf := fmt.Sprintf("Port 22\nHostKey %[1]s/hostkey\nPidFile none\nAuthorizedKeysFile %[1]s/authorized_keys\nStrictModes no\nPermitRootLogin yes\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nUsePAM no\nMaxSessions 64\nLogLevel QUIET\nSetEnv PATH=%[1]s/bin%[2]d:/usr/bin:/bin FAKE_HOST=%[2]d FAKE_FABRIC=%[1]s/fabric FAKE_LOG=%[1]s/log\n", dir, i)
 		c.write(fmt.Sprintf("sshd%d", i), []byte(conf))
 		// The shell waits until its network is there.
-		pid, stdin := c.start("unshare", "-n", "-m", "-u", "sh", "-c", `hostname "$4" && mount --bind "$1" /sys && echo ready && read go && exec "$2" -D -e -f "$3"`, "sh", filepath.Join(dir, fmt.Sprintf("sys%d", i)), sshd, filepath.Join(dir, fmt.Sprintf("sshd%d", i)), fmt.Sprintf("node%d", i+1))
+		pid, stdin := c.start("unshare", "-n", "-m", "-u", "sh", "-c", `hostname "$4" && mount --bind "$1" /sys && `+uverbsHere+` && echo ready && read go && exec "$2" -D -e -f "$3"`, "sh", filepath.Join(dir, fmt.Sprintf("sys%d", i)), sshd, filepath.Join(dir, fmt.Sprintf("sshd%d", i)), fmt.Sprintf("node%d", i+1))
 		c.in(c.head, "ip", "link", "add", fmt.Sprintf("v%d", i), "type", "veth", "peer", "name", "eth0", "netns", strconv.Itoa(pid))
 		c.in(c.head, "ip", "link", "set", fmt.Sprintf("v%d", i), "master", "br0", "up")
 		c.in(pid, "ip", "addr", "add", fmt.Sprintf("10.77.0.%d/24", i+1), "dev", "eth0")
@@ -267,6 +267,12 @@ func startCluster(t *testing.T, hosts, rails int) *fakeCluster {
 	}
 	return c
 }
+
+// uverbsHere gives a mount namespace a /dev of its own, in which the HCAs have
+// device nodes that can be opened (those of /dev/null: there is no driver).
+const uverbsHere = `mount -t tmpfs dev /mnt && cp -a /dev/null /dev/zero /dev/full /dev/random /dev/urandom /dev/tty /mnt/ &&
+mkdir -p /mnt/infiniband /mnt/pts /mnt/shm && mount --rbind /dev/pts /mnt/pts && ln -s pts/ptmx /mnt/ptmx && ln -s /proc/self/fd /mnt/fd &&
+for d in /sys/class/infiniband_verbs/*; do mknod -m 666 /mnt/infiniband/${d##*/} c 1 3; done && mount --move /mnt /dev`
 
 // start starts a program that says "ready", and ends it with the test.
 func (c *fakeCluster) start(name string, args ...string) (pid int, stdin io.Writer) {
@@ -351,6 +357,7 @@ func (c *fakeCluster) sysfs(host int) {
 		hca, nd := fmt.Sprintf("mlx5_%d", r), fmt.Sprintf("rail%d", r)
 		ib := dir + "/infiniband/" + hca
 		put(ib+"/node_type", "1: CA")
+		put(fmt.Sprintf("class/infiniband_verbs/uverbs%d/ibdev", r), hca)
 		put(ib+"/fw_ver", "28.39.1002")
 		port := ib + "/ports/1/"
 		for k, v := range map[string]string{"state": "4: ACTIVE", "phys_state": "5: LinkUp", "link_layer": "Ethernet", "rate": "200 Gb/sec (4X HDR)"} {

@@ -395,10 +395,18 @@ func checkNodes(l *look) {
 	any := false
 	// What the container, or a module, leaves out is one thing for all devices.
 	var missing, shut, missingNodes, shutNodes []string
+	none := !slices.ContainsFunc(l.h.DeviceNodes.Names, func(n string) bool { return strings.HasPrefix(n, "uverbs") })
 	for _, hca := range l.h.HCAs {
 		mine := topology.DriverNamed(hca.Driver).Uverbs && l.usesHCA(hca.Name)
 		any = any || mine
-		if hca.CharDevice == "" || !mine {
+		switch {
+		case !mine:
+			continue
+		case hca.CharDevice == "" && none && (l.h.Modules == nil || hasModule(l.h, "ib_uverbs")):
+			// Without the module checkModules has said it.
+			missing, missingNodes = append(missing, hca.Name), []string{"uverbs…"}
+			continue
+		case hca.CharDevice == "":
 			continue
 		}
 		if !slices.Contains(l.h.DeviceNodes.Names, hca.CharDevice) {
@@ -419,15 +427,17 @@ func checkNodes(l *look) {
 	}
 }
 
+func hasModule(h *topology.Host, name string) bool {
+	return slices.ContainsFunc(h.Modules, func(m topology.Module) bool { return m.Name == name })
+}
+
 func checkModules(l *look) {
 	// Slingshot, Omni-Path and True Scale have device nodes of their own.
 	verbs := slices.ContainsFunc(l.ports, func(r portRef) bool { return r.mine && topology.DriverNamed(r.hca.Driver).Uverbs })
 	if l.h.Modules == nil || !verbs {
 		return
 	}
-	has := func(n string) bool {
-		return slices.ContainsFunc(l.h.Modules, func(m topology.Module) bool { return m.Name == n })
-	}
+	has := func(n string) bool { return hasModule(l.h, n) }
 	// A device node is there only with the module, or with it built in.
 	if !has("ib_uverbs") && !slices.ContainsFunc(l.h.HCAs, func(c topology.HCA) bool { return c.CharDevice != "" }) &&
 		(l.h.DeviceNodes == nil || !slices.ContainsFunc(l.h.DeviceNodes.Names, func(n string) bool { return strings.HasPrefix(n, "uverbs") })) {

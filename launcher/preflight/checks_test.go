@@ -478,3 +478,35 @@ func TestMissingNodesAreOne(t *testing.T) {
 		}
 	}
 }
+
+// TestNoNodeWhoseNumberIsKnown: where nothing says which uverbs is a device's, no
+// node at all is still one too few; some, or a module that is not loaded and said
+// so by its own check, are not.
+func TestNoNodeWhoseNumberIsKnown(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		nodes   []string
+		modules []topology.Module
+		want    string
+	}{
+		{"none, modules unknown", nil, nil, "device.nodes"},
+		{"none beside the module: a container", nil, []topology.Module{{Name: "ib_uverbs"}, {Name: "rdma_ucm"}}, "device.nodes"},
+		{"none and no module", nil, []topology.Module{{Name: "mlx5_core"}, {Name: "rdma_ucm"}}, "device.modules"},
+		{"one, of whichever device", []string{"uverbs3"}, nil, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			h := topology.Host{Name: "n1", DeviceNodes: &topology.DeviceNodes{Names: tc.nodes}, Modules: tc.modules, HCAs: []topology.HCA{
+				{Name: "mlx5_0", Driver: "mlx5", Ports: []topology.Port{{Number: 1, State: "ACTIVE", LinkLayer: "InfiniBand"}}},
+			}}
+			var found []string
+			for _, f := range HostFindings(h, profiles.Profile{}, Job{}) {
+				if f.Severity == finding.Error {
+					found = append(found, f.ID)
+				}
+			}
+			if got := strings.Join(found, " "); got != tc.want {
+				t.Errorf("found %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
