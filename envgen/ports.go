@@ -139,26 +139,8 @@ func portFamily(_ *state, p *port) string {
 	return ""
 }
 
-// portNode: libraries find devices in sysfs and open them in /dev/infiniband,
-// of which a container, or a control group, shows a part.
-func portNode(_ *state, p *port) string {
-	d := p.node.h.DeviceNodes
-	if d == nil || !topology.DriverNamed(p.hca.Driver).Uverbs || p.hca.Class != "infiniband" {
-		return ""
-	}
-	dev := p.hca.CharDevice
-	switch {
-	case dev == "" && slices.ContainsFunc(d.Names, func(n string) bool { return strings.HasPrefix(n, "uverbs") }):
-		return "" // which one is its is not known
-	case dev == "":
-		return "no /dev/infiniband/uverbs… is here: it cannot be opened"
-	case !slices.Contains(d.Names, dev):
-		return "no /dev/infiniband/" + dev + " is here: it cannot be opened"
-	case d.Openable != nil && !slices.Contains(d.Openable, dev):
-		return "/dev/infiniband/" + dev + " may not be opened"
-	}
-	return ""
-}
+// portNode: libraries find devices in sysfs and open them in /dev/infiniband.
+func portNode(_ *state, p *port) string { return p.node.h.Unopenable(p.hca) }
 
 func portDown(_ *state, p *port) string {
 	if p.infiniband() && (p.p.State == "INIT" || p.p.State == "ARMED") {
@@ -365,6 +347,13 @@ func (s *state) portFindings() {
 					ID: "hca.gid", Severity: sev, Host: n.h.Name, Subject: p.name(),
 					Seen: p.reject, Wanted: s.want.text(), Why: "the port is up but cannot be used for RoCE",
 					Hint: "give " + cmpOr(p.p.Netdev, "its netdev") + " an address of the fabric, in this network namespace",
+				})
+			case p.rejectID == "hca.device-node" && s.peerUses(p):
+				s.add(finding.Finding{
+					ID: "hca.device-node", Severity: finding.Error, Host: n.h.Name, Subject: p.name(),
+					Seen: p.reject, Wanted: "a device node that opens, as on the other hosts",
+					Why:  "this rail carries nothing on " + n.h.Name + ", so the job's hosts do not agree",
+					Hint: "modprobe ib_uverbs, or the permissions of /dev/infiniband (udev), as root; a container: give it the device; or leave the host out",
 				})
 			case p.rejectID == "hca.device-node" && p.alike():
 				f := finding.Finding{

@@ -360,3 +360,24 @@ func TestUnknownNCCLWithDifferentTables(t *testing.T) {
 		}
 	}
 }
+
+// A device that one host cannot open takes a rail from the job: an error. On a
+// host by itself it may be what a container was meant to have.
+func TestNodeMissingOnOneHost(t *testing.T) {
+	all := []string{"uverbs0", "uverbs1", "uverbs2", "uverbs3"}
+	whole, other := uverbs(manyHCAs("n1", 4), all...), uverbs(manyHCAs("n2", 4), all...)
+	part := uverbs(manyHCAs("n3", 4), "uverbs0", "uverbs1", "uverbs3")
+	severity := func(hosts ...topology.Host) string {
+		for _, f := range Compute(Input{Hosts: hosts, Profile: load(t, "roce-dscp26")}).Findings {
+			if f.ID == "hca.device-node" {
+				return string(f.Severity) + " " + f.Host
+			}
+		}
+		return ""
+	}
+	for want, hosts := range map[string][]topology.Host{"error n3": {whole, other, part}, "warning n3": {part}, "": {whole, other}} {
+		if got := severity(hosts...); got != want {
+			t.Errorf("%d hosts: %q, want %q", len(hosts), got, want)
+		}
+	}
+}

@@ -251,3 +251,24 @@ func (j *judge) outside() {
 		}
 	}
 }
+
+// Unopenable says why the device of an HCA cannot be opened here, where libraries
+// that found it in sysfs open /dev/infiniband/uverbsN: a container, or a control
+// group, shows a part of them. "" it can be, or nothing is known of it.
+func (h *Host) Unopenable(c *HCA) string {
+	d := h.DeviceNodes
+	if d == nil || !DriverNamed(c.Driver).Uverbs || c.Class != "infiniband" {
+		return ""
+	}
+	switch {
+	case c.CharDevice == "" && slices.ContainsFunc(d.Names, func(n string) bool { return strings.HasPrefix(n, "uverbs") }):
+		return "" // which one is its is not known
+	case c.CharDevice == "":
+		return "no /dev/infiniband/uverbs… is here: it cannot be opened"
+	case !slices.Contains(d.Names, c.CharDevice):
+		return "no /dev/infiniband/" + c.CharDevice + " is here: it cannot be opened"
+	case d.Openable != nil && !slices.Contains(d.Openable, c.CharDevice):
+		return "/dev/infiniband/" + c.CharDevice + " may not be opened"
+	}
+	return ""
+}

@@ -627,9 +627,9 @@ func bytesText(n uint64) string {
 
 // JobPorts says which ports the job means on each host, in step with hosts:
 // those of the rails, the ports that are rails by the same name on other hosts,
-// and ports that are down on cards like the chosen ones, or while their namesake
-// of another host is up on a card like the chosen ones there: of two hosts one
-// alone makes no rail. The second port of a chosen card that is down is taken for
+// and ports that are down on cards like the chosen ones. Of two hosts one alone
+// makes no rail: ports that are down, or cannot be opened, while their namesake of
+// another host is up on a card like the chosen ones there, are the job's too. The second port of a chosen card that is down is taken for
 // unused. nil where there are no rails.
 func JobPorts(hosts []topology.Host, rails []map[string]string) [][]string {
 	if len(rails) == 0 {
@@ -654,7 +654,7 @@ func JobPorts(hosts []topology.Host, rails []map[string]string) [][]string {
 		}
 		for _, c := range h.HCAs {
 			for _, p := range c.Ports {
-				if chosen[kind{c.Driver, c.BoardID}] && p.Up() && (p.LinkLayer == "InfiniBand" || slices.ContainsFunc(p.GIDs, routedRoCE2)) {
+				if chosen[kind{c.Driver, c.BoardID}] && p.Up() && h.Unopenable(&c) == "" && (p.LinkLayer == "InfiniBand" || slices.ContainsFunc(p.GIDs, routedRoCE2)) {
 					up[fmt.Sprintf("%s:%d", c.Name, p.Number)] = true
 				}
 			}
@@ -681,8 +681,8 @@ func JobPorts(hosts []topology.Host, rails []map[string]string) [][]string {
 			for _, p := range c.Ports {
 				name := fmt.Sprintf("%s:%d", c.Name, p.Number)
 				downTwin := p.Down() && c.BoardID != "" && boards[c.BoardID] && !slots[slotOf(c.PCI)]
-				downNamesake := p.Down() && up[name]
-				if mine[name] || named[name] || downTwin || downNamesake {
+				namesake := up[name] && (p.Down() || h.Unopenable(&c) != "")
+				if mine[name] || named[name] || downTwin || namesake {
 					out[i] = append(out[i], name)
 				}
 			}

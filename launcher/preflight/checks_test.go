@@ -393,6 +393,36 @@ func TestJobPortsOfTwoHostsWithOneRailDown(t *testing.T) {
 	}
 }
 
+// A device node that one host lacks takes a rail from both of two hosts: it is
+// still the job's, and is said. One that neither has is no rail of theirs.
+func TestJobPortsOfTwoHostsWithOneNodeMissing(t *testing.T) {
+	host := func(name string, nodes ...string) topology.Host {
+		h := topology.Host{Name: name, DeviceNodes: &topology.DeviceNodes{Names: nodes}}
+		for i := range 3 {
+			h.HCAs = append(h.HCAs, topology.HCA{
+				Name: fmt.Sprintf("rxe_%d", i), Class: "infiniband", Driver: "rxe", CharDevice: fmt.Sprintf("uverbs%d", i),
+				Ports: []topology.Port{{Number: 1, State: "ACTIVE", LinkLayer: "Ethernet", GIDs: []topology.GID{{Index: 1, Kind: topology.GIDIPv4, Type: "RoCE v2"}}}},
+			})
+		}
+		return h
+	}
+	hosts := []topology.Host{host("n1", "uverbs0", "uverbs1"), host("n2", "uverbs1")}
+	got := JobPorts(hosts, []map[string]string{{"n1": "rxe_1:1", "n2": "rxe_1:1"}})
+	want := [][]string{{"rxe_1:1"}, {"rxe_0:1", "rxe_1:1"}}
+	if !reflect.DeepEqual(got, want) {
+		t.Fatalf("got %v, want %v", got, want)
+	}
+	var found []string
+	for _, f := range HostFindings(hosts[1], profiles.Profile{}, Job{Ports: got[1]}) {
+		if f.ID == "device.nodes" {
+			found = append(found, f.Subject)
+		}
+	}
+	if !slices.Equal(found, []string{"rxe_0"}) {
+		t.Errorf("said of %q, want rxe_0", found)
+	}
+}
+
 // TestStrictByDriver: what is asked of verbs devices is asked of verbs devices
 // only. A healthy host of each kind has nothing with which --strict refuses it.
 func TestStrictByDriver(t *testing.T) {
