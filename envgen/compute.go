@@ -130,7 +130,7 @@ func Compute(in Input) Result {
 	}
 	markScopes(res.Hosts)
 	res.Networks = s.networks()
-	res.Contract = s.contract(res.Hosts)
+	res.Contract, res.Promise = s.contract(res.Hosts)
 	for _, h := range in.Profile.Hints {
 		s.add(finding.Finding{
 			ID: "profile.hint", Severity: finding.Note, Subject: "profile " + in.Profile.Name, Seen: "cannot be seen from inside this machine",
@@ -466,18 +466,19 @@ func (s *state) networks() []string {
 	return out
 }
 
-// contract says in one line what the job should run on.
-func (s *state) contract(hosts []HostEnv) string {
+// contract says what the job should run on: in one line, and as values.
+func (s *state) contract(hosts []HostEnv) (string, Promise) {
 	nets := s.networks()
 	if nets[0] == "socket" && s.unfit() {
-		return "nothing set: profile " + s.in.Profile.Name + " fits no port of the job's hosts"
+		return "nothing set: profile " + s.in.Profile.Name + " fits no port of the job's hosts", Promise{}
 	}
 	if nets[0] == "socket" {
-		return "TCP: no RDMA on the job's hosts"
+		return "TCP: no RDMA on the job's hosts", Promise{}
 	}
 	if s.ucxGID.hangs && !s.usesNCCL() {
-		return "TCP: UCX's wire-up over rxe needs a global IPv6 address on every port"
+		return "TCP: UCX's wire-up over rxe needs a global IPv6 address on every port", Promise{}
 	}
+	var promise Promise
 	words := map[string]string{
 		"rdma": "InfiniBand or RoCE", "ib": "InfiniBand", "roce": strings.TrimPrefix(s.want.version, "IB/"), "efa": "EFA", "cxi": "Slingshot", "psm": "Omni-Path",
 	}
@@ -491,18 +492,25 @@ func (s *state) contract(hosts []HostEnv) string {
 		unit = "rail"
 	}
 	count := strconv.Itoa(rails)
-	left, pinned := s.railsLeft(hosts)
+	left, others, pinned := s.railsLeft(hosts)
+	if !others {
+		promise.Rails = &left
+	}
 	if left < rails {
 		count = fmt.Sprintf("%d of %d", left, rails)
 	}
 	text := fmt.Sprintf("%s %s of %s", count, unit, strings.Join(kinds, " and "))
 	if r := s.commonRate(); r > 0 {
+		promise.RateGbps = &r
 		text += fmt.Sprintf(" (%g Gb/s)", r)
 	}
 	if i := s.firstUsed(); i < len(hosts) {
-		text += s.gdrText(s.nodes[i], hosts[i].Vars)
+		var direct string
+		direct, promise.GPUDirect = s.gdrPromise(s.nodes[i], hosts[i].Vars)
+		text += direct
 	}
 	if q := s.in.Profile.Fabric.QoS; q != nil && slices.Contains(nets, "roce") {
+		promise.DSCP, promise.Priority = &q.RDMA.DSCP, q.RDMA.Priority
 		text += fmt.Sprintf(", DSCP %d", q.RDMA.DSCP)
 		if q.RDMA.Priority != nil {
 			text += fmt.Sprintf(", priority %d", *q.RDMA.Priority)
@@ -514,7 +522,7 @@ func (s *state) contract(hosts []HostEnv) string {
 	if s.in.Profile.Fabric.SetNothing {
 		text += "; nothing set"
 	}
-	return text
+	return text, promise
 }
 
 func (s *state) firstUsed() int {

@@ -112,11 +112,22 @@ type Rail struct {
 	Why   string            // "subnet 10.10.0.0/24", "position"
 }
 
+// Promise is what the contract says in words, as values. nil is unknown, or not
+// promised; it is never zero.
+type Promise struct {
+	Rails     *int     // rails that are left to the job; nil too where a user's list takes other ports
+	RateGbps  *float64 // of most of their ports
+	GPUDirect *bool    // for every GPU, or for none; nil too where it serves some only
+	DSCP      *int
+	Priority  *int
+}
+
 // Result is what Compute chose.
 type Result struct {
 	Hosts    []HostEnv
 	Rails    []Rail
-	Contract string   // "8 rails of RoCE v2 (400 Gb/s), GPUDirect on, DSCP 26, priority 3"
+	Contract string // "8 rails of RoCE v2 (400 Gb/s), GPUDirect on, DSCP 26, priority 3"
+	Promise  Promise
 	Networks []string // what the job should run on: "ib", "roce", "rdma" (one of these two), "efa", "cxi", "psm", "socket"
 	RDMA     bool     // at least one host of the job has usable RDMA
 	Findings []finding.Finding

@@ -213,29 +213,30 @@ func (s *state) gdrServed(n *node, level topology.PathType) (served, of int) {
 	return served, of
 }
 
-// gdrText is what the contract promises of GPUDirect; "" nothing. vars are those
-// in force on the node.
-func (s *state) gdrText(n *node, vars []Var) string {
+// gdrPromise is what the contract promises of GPUDirect, in words ("" nothing) and
+// as a value. vars are those in force on the node.
+func (s *state) gdrPromise(n *node, vars []Var) (string, *bool) {
+	on, off := true, false
 	if !s.usesNCCL() || len(n.h.GPUs) == 0 {
-		return ""
+		return "", nil
 	}
 	switch gdrPossible(n.h) {
 	case no:
-		return ", GPUDirect off"
+		return ", GPUDirect off", &off
 	case unknown:
-		return ""
+		return "", nil
 	}
 	if bar, _, _ := platformBars(n.h); bar != "" {
-		return ""
+		return "", nil
 	}
 	if len(n.verbsPorts(true)) == 0 {
 		if n.v.NetPlugin == "" {
-			return "" // NCCL goes over sockets
+			return "", nil // NCCL goes over sockets
 		}
-		return ", GPUDirect on"
+		return ", GPUDirect on", &on
 	}
 	if len(n.h.PCI) == 0 {
-		return ", GPUDirect on"
+		return ", GPUDirect on", &on
 	}
 	level := defaultLevel(n)
 	if i := indexVar(vars, "NCCL_NET_GDR_LEVEL"); i >= 0 && slices.Contains(vartable.Levels, vars[i].Value) {
@@ -243,12 +244,12 @@ func (s *state) gdrText(n *node, vars []Var) string {
 	}
 	switch served, of := s.gdrServed(n, level); {
 	case of == 0:
-		return ""
+		return "", nil
 	case served == of:
-		return ", GPUDirect on"
+		return ", GPUDirect on", &on
 	case served == 0:
-		return ", GPUDirect off at level " + string(level)
+		return ", GPUDirect off at level " + string(level), &off
 	default:
-		return fmt.Sprintf(", GPUDirect for %d of %d GPUs", served, of)
+		return fmt.Sprintf(", GPUDirect for %d of %d GPUs", served, of), nil
 	}
 }

@@ -95,8 +95,9 @@ func (s *state) pinOf(n *node, vars []Var) *pin {
 }
 
 // railsLeft is the number of rails that somebody's lists of devices leave, and
-// what is to be said of it; all of them and nothing where nobody pinned any.
-func (s *state) railsLeft(hosts []HostEnv) (left int, why string) {
+// what is to be said of it; all of them and nothing where nobody pinned any. others:
+// the lists take ports that are in no rail.
+func (s *state) railsLeft(hosts []HostEnv) (left int, others bool, why string) {
 	gone := make([]bool, len(s.rails))
 	var also []string
 	for i, n := range s.nodes {
@@ -127,7 +128,7 @@ func (s *state) railsLeft(hosts []HostEnv) (left int, why string) {
 	case len(also) > 0:
 		why += " takes " + strings.Join(also, ", ") + " too"
 	}
-	return left, why
+	return left, len(also) > 0, why
 }
 
 // judgeNarrow says what a list of devices takes away.

@@ -2,6 +2,7 @@ package envgen
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -41,6 +42,13 @@ func TestPinsAreJudgedByWhatTheyTakeAway(t *testing.T) {
 		res := Compute(Input{Hosts: []topology.Host{tt.host}, Job: Job{UsesGPU: &tt.gpu, Versions: &Versions{NCCL: "2.27.3"}, Settings: []Setting{{Name: name, Value: value, Origin: FromUser}}}})
 		if !strings.HasPrefix(res.Contract, tt.contract) {
 			t.Errorf("%s: %q, want %q", tt.name, res.Contract, tt.contract)
+		}
+		rails, others := -1, strings.Contains(tt.contract, " takes ")
+		if res.Promise.Rails != nil {
+			rails = *res.Promise.Rails
+		}
+		if number, _, _ := strings.Cut(tt.contract, " "); !others && strconv.Itoa(rails) != number || others && rails != -1 {
+			t.Errorf("%s: %d rails promised by %q", tt.name, rails, res.Contract)
 		}
 		var found []string
 		for _, f := range res.Findings {

@@ -192,6 +192,13 @@ func TestGPUDirectLevel(t *testing.T) {
 		if !strings.Contains(res.Contract, tt.contract) {
 			t.Errorf("%s: contract %q, want %q in it", tt.name, res.Contract, tt.contract)
 		}
+		got := "GPUDirect for some"
+		if on := res.Promise.GPUDirect; on != nil {
+			got = map[bool]string{true: "GPUDirect on", false: "GPUDirect off"}[*on]
+		}
+		if !strings.HasPrefix(tt.contract, got) {
+			t.Errorf("%s: the values promise %s, the contract %q", tt.name, got, res.Contract)
+		}
 	}
 }
 

@@ -235,7 +235,7 @@ func userSettings(p plan.Plan, ranks map[string]string) map[string]string {
 // promiseOf is what the plan promises of NCCL's data. Devices that the user pins are
 // his.
 func promiseOf(p plan.Plan) watch.Promise {
-	out := watch.Promise{GPUDirect: strings.Contains(p.Contract, ", GPUDirect on")}
+	out := watch.Promise{GPUDirect: p.Promise.GPUDirect != nil && *p.Promise.GPUDirect}
 	if slices.ContainsFunc(p.Kept, func(v envgen.Var) bool { return v.Name == "NCCL_IB_HCA" }) {
 		return out
 	}

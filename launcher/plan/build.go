@@ -79,10 +79,11 @@ func Build(r Request) Plan {
 	l := r.Command.Launcher
 	b.plan = Plan{
 		Dialect: l.Dialect, Version: l.Version, Launcher: strings.TrimSpace(l.Family + " " + l.Version),
-		Command: r.Command, Hosts: r.Hosts, Program: r.Command.Program(), Look: r.Look, RDMA: r.Result.RDMA, Rails: r.Result.Rails, Contract: r.Result.Contract,
+		Command: r.Command, Hosts: r.Hosts, Program: r.Command.Program(), Look: r.Look, RDMA: r.Result.RDMA, Rails: r.Result.Rails, Contract: r.Result.Contract, Promise: r.Result.Promise,
 		Findings: slices.Clone(r.Result.Findings),
 	}
 	if r.Look.Blind() {
+		b.plan.Promise = envgen.Promise{}
 		b.plan.Contract = r.Look.Text() + ": nothing set, nothing judged"
 	} else if !r.Result.RDMA && r.Look.Assumed != "" {
 		b.plan.Contract = r.Look.Text() + " and this machine has no usable RDMA device: nothing set, nothing judged"

@@ -46,6 +46,7 @@ type Plan struct {
 	Look     Look          // on which of the job's hosts all this rests
 	RDMA     bool          // at least one of them has usable RDMA
 	Contract string
+	Promise  envgen.Promise // the same as values
 	Findings []finding.Finding
 	Notes    []string
 }
