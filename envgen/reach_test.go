@@ -192,7 +192,7 @@ func TestGPUDirectLevel(t *testing.T) {
 		if !strings.Contains(res.Contract, tt.contract) {
 			t.Errorf("%s: contract %q, want %q in it", tt.name, res.Contract, tt.contract)
 		}
-		got := "GPUDirect for some"
+		got := "GPUDirect for "
 		if on := res.Promise.GPUDirect; on != nil {
 			got = map[bool]string{true: "GPUDirect on", false: "GPUDirect off"}[*on]
 		}
