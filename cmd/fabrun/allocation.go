@@ -10,6 +10,7 @@ import (
 
 	"fabrun/launcher"
 	"fabrun/launcher/cmdline"
+	"fabrun/launcher/exit"
 	"fabrun/launcher/hosts"
 	"fabrun/topology/finding"
 )
@@ -34,21 +35,21 @@ func (n *named) Set(value string) error {
 // list or hostfile narrows it and can name nothing else.
 func (a *app) allocation(list, hostfile string) (hosts.Allocation, error) {
 	if list != "" && hostfile != "" {
-		return hosts.Allocation{}, usageError(errors.New("--hosts and --hostfile both name the hosts"), "give one of them")
+		return hosts.Allocation{}, exit.UsageError(errors.New("--hosts and --hostfile both name the hosts"), "give one of them")
 	}
 	base, err := hosts.FromEnv(a.getenv, readInput)
 	if err != nil {
-		return base, withHint(fmt.Errorf("hosts of the job: %w", err), "unset the variable if it is left from another job")
+		return base, exit.WithHint(fmt.Errorf("hosts of the job: %w", err), "unset the variable if it is left from another job")
 	}
 	var given hosts.Allocation
 	switch {
 	case list != "":
 		if given, err = hosts.ParseList(list); err != nil {
-			return given, usageError(err, `like --hosts 'node[01-12]', 'a:8,b:8' or '10.1.4.[1-12]'`)
+			return given, exit.UsageError(err, `like --hosts 'node[01-12]', 'a:8,b:8' or '10.1.4.[1-12]'`)
 		}
 	case hostfile != "":
 		if given, err = readJobHosts(hostfile, hosts.AnyDialect); err != nil {
-			return given, withHint(fmt.Errorf("--hostfile: %w", err), "")
+			return given, exit.WithHint(fmt.Errorf("--hostfile: %w", err), "")
 		}
 		given.Source = "--hostfile " + hostfile
 	case base.Source != "":
@@ -66,7 +67,7 @@ func (a *app) allocation(list, hostfile string) (hosts.Allocation, error) {
 	}
 	out, err := hosts.Narrow(base, given)
 	if err != nil {
-		return out, withHint(err, "inside an allocation only its own hosts can be used; 'fabrun hosts' lists them")
+		return out, exit.WithHint(err, "inside an allocation only its own hosts can be used; 'fabrun hosts' lists them")
 	}
 	return out, nil
 }

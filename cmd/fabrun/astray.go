@@ -10,6 +10,7 @@ import (
 
 	"fabrun/launcher"
 	"fabrun/launcher/cmdline"
+	"fabrun/launcher/exit"
 	"fabrun/launcher/plan"
 )
 
@@ -98,8 +99,8 @@ func (l *astrayLook) err() error {
 	if len(what) > most {
 		what = what[:most] + "…"
 	}
-	return &exitError{
-		Code: exitNoPlan, Err: fmt.Errorf("ended: the program has started torchrun past fabrun (%s), so that it would run on this host alone and not on the %d hosts", what, l.hosts),
+	return &exit.Error{
+		Code: exit.NoPlan, Err: fmt.Errorf("ended: the program has started torchrun past fabrun (%s), so that it would run on this host alone and not on the %d hosts", what, l.hosts),
 		Hint: "put fabrun in front of torchrun itself, where it is called; or let it be found in PATH behind fabrun's own directory",
 	}
 }

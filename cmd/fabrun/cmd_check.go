@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"fabrun/launcher/exit"
 	"fabrun/launcher/preflight"
 	"fabrun/launcher/report"
 	"fabrun/topology"
@@ -112,7 +113,7 @@ func runCheck(ctx context.Context, a *app, opts checkOptions, args []string) err
 	}
 	if opts.pcap != "" {
 		if len(chosen) > 0 {
-			return usageError(fmt.Errorf("--pcap and --%s are two inputs: give one", chosen[0].flag), "")
+			return exit.UsageError(fmt.Errorf("--pcap and --%s are two inputs: give one", chosen[0].flag), "")
 		}
 		return exitBy(checkPcap(a, opts))
 	}
@@ -122,20 +123,20 @@ func runCheck(ctx context.Context, a *app, opts checkOptions, args []string) err
 	case 1:
 		return runCheckForm(a, opts, chosen[0])
 	}
-	return usageError(fmt.Errorf("--%s and --%s are two texts: give one", chosen[0].flag, chosen[1].flag), "")
+	return exit.UsageError(fmt.Errorf("--%s and --%s are two texts: give one", chosen[0].flag, chosen[1].flag), "")
 }
 
 func runCheckForm(a *app, opts checkOptions, form checkForm) error {
 	text, err := a.readText(*form.file(&opts))
 	if err != nil {
-		return withHint(fmt.Errorf("--%s: %w", form.flag, err), "it wants a file, or - for standard input")
+		return exit.WithHint(fmt.Errorf("--%s: %w", form.flag, err), "it wants a file, or - for standard input")
 	}
 	most := form.most
 	if most == 0 {
 		most = pasted.MaxBytes
 	}
 	if err := pasted.Check(text, most); err != nil {
-		return withHint(fmt.Errorf("--%s: %s: %w", form.flag, nameOf(*form.file(&opts)), err), "give it the text that the command printed")
+		return exit.WithHint(fmt.Errorf("--%s: %s: %w", form.flag, nameOf(*form.file(&opts)), err), "give it the text that the command printed")
 	}
 	return exitBy(form.run(a, opts, string(text)))
 }
@@ -154,7 +155,7 @@ func exitBy(findings []finding.Finding, err error) error {
 		return err
 	}
 	if worst, ok := finding.Worst(findings); ok && worst == finding.Error {
-		return errFindings
+		return exit.ErrFindings
 	}
 	return nil
 }
@@ -233,10 +234,10 @@ func checkPorts(a *app, _ checkOptions, text string) ([]finding.Finding, error) 
 func runTopoMatrix(a *app, file string) error {
 	text, err := a.readText(file)
 	if err != nil {
-		return withHint(fmt.Errorf("--matrix: %w", err), "it wants a file, or - for standard input")
+		return exit.WithHint(fmt.Errorf("--matrix: %w", err), "it wants a file, or - for standard input")
 	}
 	if err := pasted.Check(text, pasted.MaxBytes); err != nil {
-		return withHint(fmt.Errorf("--matrix: %s: %w", nameOf(file), err), "give it the text that 'nvidia-smi topo -m' printed")
+		return exit.WithHint(fmt.Errorf("--matrix: %s: %w", nameOf(file), err), "give it the text that 'nvidia-smi topo -m' printed")
 	}
 	m := pasted.ReadMatrix(string(text))
 	if a.json {
@@ -248,7 +249,7 @@ func runTopoMatrix(a *app, file string) error {
 		return err
 	}
 	if worst, ok := finding.Worst(m.Findings); ok && worst == finding.Error {
-		return errFindings
+		return exit.ErrFindings
 	}
 	return nil
 }

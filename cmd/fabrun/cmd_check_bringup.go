@@ -76,7 +76,7 @@ func (a *app) checkBringup(ctx context.Context, s site, o hostChecks, jobPorts [
 		return nil, "", nil
 	}
 	stages, err := preflight.RunStages(looked, func(st preflight.Stage) ([]finding.Finding, string, error) {
-		a.progress.say("bring-up: %s", st.About)
+		a.progress.Say("bring-up: %s", st.About)
 		return measure(st)
 	})
 	if err != nil {

@@ -133,7 +133,7 @@ func (a *app) checkCollectives(ctx context.Context, s site, o hostChecks, res *r
 					return "", ctx.Err()
 				}
 				runs = append(runs, r)
-				a.progress.say("%s: %s", r.Title(), collectiveWords(r))
+				a.progress.Say("%s: %s", r.Title(), collectiveWords(r))
 			}
 		}
 	}

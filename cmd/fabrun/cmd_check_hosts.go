@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"fabrun/launcher/exit"
+	"fabrun/launcher/files"
 	"fabrun/launcher/hosts"
 	"fabrun/launcher/preflight"
 	"fabrun/launcher/remote"
@@ -124,10 +126,10 @@ type checked struct {
 func runCheckHosts(ctx context.Context, a *app, o hostChecks, snapshots []string) error {
 	mode := preflight.Mode(o.pairs)
 	if !slices.Contains([]preflight.Mode{"off", preflight.Quick, preflight.Ring, preflight.Full}, mode) {
-		return usageError(fmt.Errorf("--pairs %q: there is no such mode", o.pairs), "off, quick, ring or full")
+		return exit.UsageError(fmt.Errorf("--pairs %q: there is no such mode", o.pairs), "off, quick, ring or full")
 	}
 	if o.compare != "" && o.compare != "tcp" {
-		return usageError(fmt.Errorf("--compare %q: there is no such network", o.compare), "tcp")
+		return exit.UsageError(fmt.Errorf("--compare %q: there is no such network", o.compare), "tcp")
 	}
 	if o.compare != "" && !o.bringup {
 		o.collectives.on = true
@@ -145,7 +147,7 @@ func runCheckHosts(ctx context.Context, a *app, o hostChecks, snapshots []string
 	switch {
 	case len(snapshots) > 0:
 		if o.hosts != "" || o.hostfile != "" || o.measures() {
-			return usageError(errors.New("snapshots are looked at, not connected to"), "give either snapshot files, or --hosts and what to measure")
+			return exit.UsageError(errors.New("snapshots are looked at, not connected to"), "give either snapshot files, or --hosts and what to measure")
 		}
 		c, err = a.checkSnapshots(snapshots)
 	default:
@@ -172,7 +174,7 @@ func runCheckHosts(ctx context.Context, a *app, o hostChecks, snapshots []string
 	res.Findings = append(res.Findings, preflight.Across(c.hosts, ports)...)
 	at := site{t: t, checked: c, prof: prof, rails: rails}
 	if o.measures() && (a.from != "" || a.root != "") {
-		return usageError(errors.New("--from and --root are looked at, not measured"), "leave them out, or look only")
+		return exit.UsageError(errors.New("--from and --root are looked at, not measured"), "leave them out, or look only")
 	}
 	if o.bringup {
 		err = a.checkBringup(ctx, at, o, ports, &res)
@@ -240,7 +242,7 @@ func (a *app) checkJobHosts(ctx context.Context, o hostChecks) (checked, remote.
 			}
 		}
 	} else if o.hosts != "" || o.hostfile != "" {
-		return c, nil, usageError(errors.New("--from and --root are one machine, --hosts are others"), "give one of them")
+		return c, nil, exit.UsageError(errors.New("--from and --root are one machine, --hosts are others"), "give one of them")
 	}
 	if alloc.Source == "localhost" || len(alloc.Hosts) == 0 {
 		if here.Name == "" {
@@ -253,7 +255,7 @@ func (a *app) checkJobHosts(ctx context.Context, o hostChecks) (checked, remote.
 		return c, nil, err
 	}
 	if t == nil {
-		return c, nil, usageError(errors.New("--remote none reaches no host"), "auto, native, ssh or srun")
+		return c, nil, exit.UsageError(errors.New("--remote none reaches no host"), "auto, native, ssh or srun")
 	}
 	seen, err := a.lookAtNodes(ctx, t, alloc, here, lookFor{full: true, places: o.places()})
 	if err != nil {
@@ -284,10 +286,10 @@ func (a *app) showChecked(res report.Checked, o hostChecks) error {
 		failing := res.Failing()
 		passing := slices.DeleteFunc(slices.Clone(res.Hosts), func(h string) bool { return slices.Contains(failing, h) })
 		if err := os.MkdirAll(o.out, 0o777); err != nil {
-			return withHint(fmt.Errorf("--out: %w", err), "it wants a directory that can be made or written")
+			return exit.WithHint(fmt.Errorf("--out: %w", err), "it wants a directory that can be made or written")
 		}
 		for name, list := range map[string][]string{"hosts.pass": passing, "hosts.fail": failing} {
-			if err := writeWhole(filepath.Join(o.out, name), []byte(strings.Join(append(list, ""), "\n")), modeShared); err != nil {
+			if err := files.Write(filepath.Join(o.out, name), []byte(strings.Join(append(list, ""), "\n")), files.Shared); err != nil {
 				return fmt.Errorf("--out: %w", err)
 			}
 		}
@@ -297,7 +299,7 @@ func (a *app) showChecked(res report.Checked, o hostChecks) error {
 		if err := report.CheckHTML(&b, res); err != nil {
 			return err
 		}
-		if err := writeWhole(o.html, []byte(b.String()), modePrivate); err != nil {
+		if err := files.Write(o.html, []byte(b.String()), files.Private); err != nil {
 			return fmt.Errorf("--html: %w", err)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 
+	"fabrun/launcher/exit"
 	"fabrun/launcher/preflight"
 	"fabrun/launcher/report"
 	"fabrun/profiles"
@@ -32,7 +33,7 @@ func expect(p *profiles.Profile) preflight.Expect {
 
 // notThis is a text that is not what its flag says.
 func notThis(flag string, err error) error {
-	return withHint(fmt.Errorf("--%s: %w", flag, err), "paste the whole output of the program, from its first line")
+	return exit.WithHint(fmt.Errorf("--%s: %w", flag, err), "paste the whole output of the program, from its first line")
 }
 
 func checkPerftest(a *app, _ checkOptions, text string) ([]finding.Finding, error) {
@@ -97,14 +98,14 @@ func checkPcap(a *app, o checkOptions) ([]finding.Finding, error) {
 	if o.pcap != "-" {
 		f, err := os.Open(o.pcap)
 		if err != nil {
-			return nil, withHint(fmt.Errorf("--pcap: %w", err), "it wants a file, or - for standard input")
+			return nil, exit.WithHint(fmt.Errorf("--pcap: %w", err), "it wants a file, or - for standard input")
 		}
 		defer f.Close()
 		r = f
 	}
 	c, err := pasted.ReadPcap(r)
 	if err != nil {
-		return nil, withHint(fmt.Errorf("--pcap: read %q: %w", o.pcap, err), "'tcpdump -i mlx5_0 -w FILE udp port 4791' writes one")
+		return nil, exit.WithHint(fmt.Errorf("--pcap: read %q: %w", o.pcap, err), "'tcpdump -i mlx5_0 -w FILE udp port 4791' writes one")
 	}
 	var q *profiles.QoS
 	if prof != nil {

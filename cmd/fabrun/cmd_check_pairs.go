@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"fabrun/envgen"
+	"fabrun/launcher/exit"
 	"fabrun/launcher/hosts"
 	"fabrun/launcher/preflight"
 	"fabrun/launcher/remote"
@@ -70,7 +71,7 @@ func (s site) ports() [][]*preflight.TestPort {
 // checkPairs measures, and names who is to blame for what is slow.
 func (a *app) checkPairs(ctx context.Context, s site, o hostChecks, mode preflight.Mode, res *report.Checked) error {
 	if s.t == nil || len(s.hosts) < 2 {
-		return usageError(errors.New("--pairs needs two hosts or more that answer"), "name them with --hosts")
+		return exit.UsageError(errors.New("--pairs needs two hosts or more that answer"), "name them with --hosts")
 	}
 	if len(s.rails) == 0 {
 		res.Findings = append(res.Findings, finding.Finding{
@@ -101,9 +102,9 @@ func (a *app) checkPairs(ctx context.Context, s site, o hostChecks, mode preflig
 		}
 		return fmt.Sprintf("round %d of %d", round, len(rounds))
 	}
-	r.OnTest = func(round, done, tests int) { a.progress.step(what(round)+", "+hostCount(len(s.hosts)), done, tests) }
+	r.OnTest = func(round, done, tests int) { a.progress.Step(what(round)+", "+hostCount(len(s.hosts)), done, tests) }
 	r.OnRound = func(round, tests, bad int) {
-		a.progress.say("%s: %d tests, %d slow or failing", what(round), tests, bad)
+		a.progress.Say("%s: %d tests, %d slow or failing", what(round), tests, bad)
 	}
 	before := a.priorityBytes(ctx, s, r.Ports)
 	var all []preflight.Measured

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fabrun/launcher/exit"
 	"fabrun/launcher/preflight"
 	"fabrun/launcher/report"
 	"fabrun/topology"
@@ -54,7 +55,7 @@ func runDiff(_ context.Context, a *app, fileA, fileB string) error {
 	}
 	for _, d := range ds {
 		if d.Severity != finding.Note {
-			return errFindings
+			return exit.ErrFindings
 		}
 	}
 	return nil
@@ -64,10 +65,10 @@ func runDiff(_ context.Context, a *app, fileA, fileB string) error {
 func (a *app) readSnapshot(file string) (topology.Host, error) {
 	text, err := a.readText(file)
 	if err != nil {
-		return topology.Host{}, withHint(err, "'fabrun snapshot > FILE' writes one")
+		return topology.Host{}, exit.WithHint(err, "'fabrun snapshot > FILE' writes one")
 	}
 	if !discover.IsSnapshot(string(text)) {
-		return topology.Host{}, withHint(fmt.Errorf("%q is no fabrun snapshot", file), "'fabrun snapshot > FILE' on the machine writes one")
+		return topology.Host{}, exit.WithHint(fmt.Errorf("%q is no fabrun snapshot", file), "'fabrun snapshot > FILE' on the machine writes one")
 	}
 	snap, err := discover.ParseSnapshot(string(text))
 	if err != nil {

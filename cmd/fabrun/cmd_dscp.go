@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fabrun/envgen"
+	"fabrun/launcher/exit"
 	"fabrun/launcher/report"
 )
 
@@ -32,7 +33,7 @@ func runDSCP(a *app, word string) error {
 		if n, nerr := strconv.Atoi(word); nerr == nil && n > 63 && n < 256 {
 			hint = fmt.Sprintf("as a traffic class %d is DSCP %d: 'fabrun dscp %d'", n, n>>2, n>>2)
 		}
-		return usageError(err, hint)
+		return exit.UsageError(err, hint)
 	}
 	if a.json {
 		return report.DSCPJSON(a.stdout, m)

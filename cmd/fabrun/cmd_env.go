@@ -14,6 +14,7 @@ import (
 	"fabrun/envgen"
 	vartable "fabrun/envgen/vars"
 	"fabrun/launcher/cmdline"
+	"fabrun/launcher/exit"
 	"fabrun/launcher/report"
 	"fabrun/profiles"
 	"fabrun/topology"
@@ -70,10 +71,10 @@ func isAssignment(word string) bool {
 
 func runEnv(ctx context.Context, a *app, o envOptions, names []string) error {
 	if i := slices.IndexFunc(names, isAssignment); i >= 0 {
-		return usageError(fmt.Errorf("%s is no name of a variable", names[i]), envProgramHint)
+		return exit.UsageError(fmt.Errorf("%s is no name of a variable", names[i]), envProgramHint)
 	}
 	if !slices.Contains(report.EnvFormats(), o.format) {
-		return usageError(fmt.Errorf("unknown form %q", o.format), "--format is one of "+strings.Join(report.EnvFormats(), ", "))
+		return exit.UsageError(fmt.Errorf("unknown form %q", o.format), "--format is one of "+strings.Join(report.EnvFormats(), ", "))
 	}
 	versions, err := o.versions()
 	if err != nil {
@@ -124,7 +125,7 @@ func runEnv(ctx context.Context, a *app, o envOptions, names []string) error {
 		}
 	}
 	if worst, _ := finding.Worst(res.Findings); worst == finding.Error {
-		return errFindings
+		return exit.ErrFindings
 	}
 	return nil
 }
@@ -149,7 +150,7 @@ func (o envOptions) versions() (envgen.Versions, error) {
 	}
 	kind, _, _ := strings.Cut(strings.ToLower(o.mpi), " ")
 	if !slices.Contains([]string{"openmpi", "mpich", "intelmpi", "mvapich"}, kind) {
-		return v, usageError(fmt.Errorf("unknown MPI %q", o.mpi), "--mpi 'openmpi 5.0.7', mpich, intelmpi or mvapich")
+		return v, exit.UsageError(fmt.Errorf("unknown MPI %q", o.mpi), "--mpi 'openmpi 5.0.7', mpich, intelmpi or mvapich")
 	}
 	v.MPIKind, v.MPI = kind, strings.ToLower(o.mpi)
 	return v, nil
@@ -164,7 +165,7 @@ func onlyNamed(vars []envgen.Var, names []string) ([]envgen.Var, error) {
 	for _, n := range names {
 		i := slices.IndexFunc(vars, func(v envgen.Var) bool { return v.Name == n })
 		if i < 0 {
-			err := &exitError{Code: exitFindings, Err: fmt.Errorf("%s is not set here: no rule has a value for it", n)}
+			err := &exit.Error{Code: exit.Findings, Err: fmt.Errorf("%s is not set here: no rule has a value for it", n)}
 			if near, ok := vartable.Nearest(n); ok && near.Name != n {
 				err.Hint = "perhaps meant: " + near.Name
 			}
@@ -180,9 +181,9 @@ func onlyNamed(vars []envgen.Var, names []string) ([]envgen.Var, error) {
 func profileError(err error) error {
 	var unknown *profiles.UnknownError
 	if errors.As(err, &unknown) {
-		return usageError(err, "there are: "+strings.Join(unknown.Known, ", "))
+		return exit.UsageError(err, "there are: "+strings.Join(unknown.Known, ", "))
 	}
-	return usageError(err, "'fabrun profile list' names those there are")
+	return exit.UsageError(err, "'fabrun profile list' names those there are")
 }
 
 // settings is what is already set: in the environment of a snapshot, or in

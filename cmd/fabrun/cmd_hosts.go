@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fabrun/launcher/exit"
 	"fabrun/launcher/hosts"
 	"fabrun/launcher/report"
 	"fabrun/topology/finding"
@@ -73,7 +74,7 @@ a wrong call.`,
 
 func runHosts(a *app, opts hostsOptions) error {
 	if opts.format != "" && !slices.Contains(hostsFormats(), opts.format) {
-		return usageError(fmt.Errorf("unknown --format %q", opts.format), "one of "+strings.Join(hostsFormats(), ", "))
+		return exit.UsageError(fmt.Errorf("unknown --format %q", opts.format), "one of "+strings.Join(hostsFormats(), ", "))
 	}
 	alloc, err := a.hostsOf(opts)
 	if err != nil {
@@ -105,10 +106,10 @@ func runHosts(a *app, opts hostsOptions) error {
 		err = report.Hosts(a.stdout, alloc)
 	}
 	if err != nil {
-		return withHint(fmt.Errorf("write hosts: %w", err), "")
+		return exit.WithHint(fmt.Errorf("write hosts: %w", err), "")
 	}
 	if worst, ok := finding.Worst(alloc.Findings); ok && worst == finding.Error {
-		return errFindings
+		return exit.ErrFindings
 	}
 	return nil
 }
@@ -123,30 +124,30 @@ func (a *app) hostsOf(opts hostsOptions) (hosts.Allocation, error) {
 	}
 	switch {
 	case named > 1:
-		return hosts.Allocation{}, usageError(errors.New("more than one of --list, --hosts and --hostfile"), "give one of them")
+		return hosts.Allocation{}, exit.UsageError(errors.New("more than one of --list, --hosts and --hostfile"), "give one of them")
 	case opts.dialect != "" && opts.hostfile == "":
-		return hosts.Allocation{}, usageError(errors.New("--dialect says how to read --hostfile, which is not given"), "")
+		return hosts.Allocation{}, exit.UsageError(errors.New("--dialect says how to read --hostfile, which is not given"), "")
 	case opts.dialect != "" && !slices.Contains(hosts.Dialects, hosts.Dialect(opts.dialect)):
-		return hosts.Allocation{}, usageError(fmt.Errorf("unknown --dialect %q", opts.dialect), "one of "+strings.Join(hostsFormats()[:len(hosts.Dialects)], ", "))
+		return hosts.Allocation{}, exit.UsageError(fmt.Errorf("unknown --dialect %q", opts.dialect), "one of "+strings.Join(hostsFormats()[:len(hosts.Dialects)], ", "))
 	case opts.list != "":
 		text := opts.list
 		if text == "-" {
 			in, err := io.ReadAll(io.LimitReader(a.stdin, maxInput))
 			if err != nil {
-				return hosts.Allocation{}, withHint(fmt.Errorf("read standard input: %w", err), "")
+				return hosts.Allocation{}, exit.WithHint(fmt.Errorf("read standard input: %w", err), "")
 			}
 			text = string(in)
 		}
 		alloc, err := hosts.ParseList(text)
 		if err != nil {
-			return alloc, usageError(err, "")
+			return alloc, exit.UsageError(err, "")
 		}
 		alloc.Source = "--list"
 		return alloc, nil
 	case opts.dialect != "":
 		alloc, err := readJobHosts(opts.hostfile, hosts.Dialect(opts.dialect))
 		if err != nil {
-			return alloc, withHint(fmt.Errorf("--hostfile: %w", err), "")
+			return alloc, exit.WithHint(fmt.Errorf("--hostfile: %w", err), "")
 		}
 		alloc.Source = "--hostfile " + opts.hostfile
 		return alloc, nil
@@ -158,11 +159,11 @@ func (a *app) hostsOf(opts hostsOptions) (hosts.Allocation, error) {
 func orderByTopology(alloc hosts.Allocation, path string) (hosts.Allocation, error) {
 	text, err := readInput(path)
 	if err != nil {
-		return alloc, withHint(fmt.Errorf("read topology: %w", err), "")
+		return alloc, exit.WithHint(fmt.Errorf("read topology: %w", err), "")
 	}
 	t, err := hosts.ParseTopology(text)
 	if err != nil {
-		return alloc, withHint(fmt.Errorf("topology %q: %w", path, err), "")
+		return alloc, exit.WithHint(fmt.Errorf("topology %q: %w", path, err), "")
 	}
 	return hosts.Order(alloc, t), nil
 }

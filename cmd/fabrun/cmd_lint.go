@@ -8,6 +8,7 @@ import (
 
 	"fabrun/envgen"
 	"fabrun/envgen/lint"
+	"fabrun/launcher/exit"
 	"fabrun/launcher/report"
 	"fabrun/topology/finding"
 )
@@ -52,7 +53,7 @@ func runLint(a *app, opts lintOptions, files []string) error {
 	for _, name := range files {
 		text, err := a.readText(name)
 		if err != nil {
-			return withHint(err, "give the job scripts to read")
+			return exit.WithHint(err, "give the job scripts to read")
 		}
 		problems = append(problems, lint.Judge(lint.Read(name, text), profile, opts.versions)...)
 	}
@@ -66,7 +67,7 @@ func runLint(a *app, opts lintOptions, files []string) error {
 	}
 	for _, p := range problems {
 		if p.Severity == finding.Error {
-			return errFindings
+			return exit.ErrFindings
 		}
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"fabrun/launcher/exit"
 	"fabrun/launcher/report"
 	"fabrun/topology/finding"
 )
@@ -60,7 +61,7 @@ func runPlan(ctx context.Context, a *app, o jobOptions, args []string) error {
 		err = report.Plan(a.stdout, p, a.verbose)
 	}
 	if worst, ok := finding.Worst(p.Findings); err == nil && ok && worst == finding.Error {
-		return errFindings
+		return exit.ErrFindings
 	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fabrun/launcher/exit"
 	"fabrun/launcher/report"
 	"fabrun/profiles"
 )
@@ -50,7 +51,7 @@ func runProfileList(a *app) error {
 	}
 	for _, i := range append(fabrics, workloads...) {
 		if i.Err != nil {
-			return errFindings
+			return exit.ErrFindings
 		}
 	}
 	return nil
@@ -113,7 +114,7 @@ func newProfileCheckCmd(a *app) *cobra.Command {
 func runProfileCheck(a *app, file string) error {
 	p, w, err := profiles.CheckFile(a.profileDirs(), file)
 	if err != nil {
-		return withHint(err, "'fabrun profile show roce-dscp26' prints one that is right")
+		return exit.WithHint(err, "'fabrun profile show roce-dscp26' prints one that is right")
 	}
 	kind, name, about := "fabric profile", "", ""
 	if w != nil {

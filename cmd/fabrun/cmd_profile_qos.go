@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"fabrun/launcher/exit"
 	"fabrun/launcher/report"
 	"fabrun/profiles"
 	"fabrun/profiles/qosconf"
@@ -37,7 +38,7 @@ func (q *qosForm) asked() bool { return q.host || q.dialect != "" }
 
 func runProfileQoS(a *app, name string, q qosForm) error {
 	if q.host && q.dialect != "" {
-		return usageError(errors.New("--host and --switch are two forms: give one"), "")
+		return exit.UsageError(errors.New("--host and --switch are two forms: give one"), "")
 	}
 	p, err := profiles.Load(a.profileDirs(), name)
 	if err != nil {
@@ -45,20 +46,20 @@ func runProfileQoS(a *app, name string, q qosForm) error {
 	}
 	plan, err := qosconf.FromProfile(p)
 	if err != nil {
-		return withHint(err, "'fabrun profile list' names profiles; roce-dscp26 has a plan")
+		return exit.WithHint(err, "'fabrun profile list' names profiles; roce-dscp26 has a plan")
 	}
 	form, lines := "host", []string(nil)
 	if q.host {
 		targets, err := hostTargets(q.targets)
 		if err != nil {
-			return usageError(err, "--interface ens1f0np0:mlx5_0")
+			return exit.UsageError(err, "--interface ens1f0np0:mlx5_0")
 		}
 		lines = plan.Host(targets)
 	} else {
 		form = q.dialect
 		lines, err = plan.Switch(q.dialect, qosconf.SwitchOptions{Ports: q.ports, MaxVFs: q.maxVFs, Device: q.device})
 		if err != nil {
-			return usageError(err, "for example --switch arista --ports 1/1-3/4")
+			return exit.UsageError(err, "for example --switch arista --ports 1/1-3/4")
 		}
 	}
 	if a.json {
@@ -94,7 +95,7 @@ func checkSwitch(a *app, _ checkOptions, text string) ([]finding.Finding, error)
 	if p != nil {
 		made, err := qosconf.FromProfile(*p)
 		if err != nil {
-			return nil, usageError(err, "name a RoCE profile, or none: then links and speeds alone are judged")
+			return nil, exit.UsageError(err, "name a RoCE profile, or none: then links and speeds alone are judged")
 		}
 		plan = &made
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fabrun/launcher"
+	"fabrun/launcher/exit"
 	"fabrun/launcher/plan"
 )
 
@@ -53,7 +54,7 @@ func runRank(a *app, o rankOptions, args []string) error {
 		return a.stay()
 	}
 	if len(args) == 0 {
-		return &exitError{Code: exitRunUsage, Err: errors.New("no program to become"), Hint: "fabrun rank -- ./a.out"}
+		return &exit.Error{Code: exit.RunUsage, Err: errors.New("no program to become"), Hint: "fabrun rank -- ./a.out"}
 	}
 	outliveReaders()
 	note := func(text string) { fmt.Fprintf(a.own(), "rank: %s\n", text) }
@@ -110,12 +111,12 @@ func (a *app) stay() error {
 	in := bufio.NewReader(a.stdin)
 	job, err := launcher.ReadNodeJob(in)
 	if err != nil {
-		return &exitError{Code: exitRunUsage, Err: err, Hint: "fabrun itself starts 'fabrun rank --stay', on each node"}
+		return &exit.Error{Code: exit.RunUsage, Err: err, Hint: "fabrun itself starts 'fabrun rank --stay', on each node"}
 	}
 	env := job.Carry.OnNode(job.Env, a.env, isDirectory)
 	path, _ := lookupEnv(env, "PATH")
 	if job.Dir != "" && !isDirectory(job.Dir) {
-		return &exitError{Code: launcher.StatusNotExecutable, Err: fmt.Errorf("%s: no such directory on this node", job.Dir), Hint: "have it on a file system that all nodes share"}
+		return &exit.Error{Code: launcher.StatusNotExecutable, Err: fmt.Errorf("%s: no such directory on this node", job.Dir), Hint: "have it on a file system that all nodes share"}
 	}
 	file, err := launcher.LookPath(job.Argv[0], path, job.Dir)
 	if err != nil {
@@ -126,13 +127,13 @@ func (a *app) stay() error {
 	}
 	null, err := os.Open(os.DevNull)
 	if err != nil {
-		return &exitError{Code: exitInternal, Err: err}
+		return &exit.Error{Code: exit.Internal, Err: err}
 	}
 	//nolint:errcheck // opened for reading
 	defer null.Close()
 	env, alias, err := a.rankAlias(env)
 	if err != nil {
-		return &exitError{Code: exitInternal, Err: err}
+		return &exit.Error{Code: exit.Internal, Err: err}
 	}
 	defer alias.Remove()
 	ctx, end := context.WithCancel(context.Background())
@@ -157,7 +158,7 @@ func (a *app) stay() error {
 	if st.Code == 0 {
 		return nil
 	}
-	return &exitError{Code: st.Code}
+	return &exit.Error{Code: st.Code}
 }
 
 // rankAlias puts this program first in PATH under the name that torchrun calls.

@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fabrun/launcher/exit"
+	"fabrun/launcher/files"
 	"fabrun/launcher/report"
 )
 
@@ -44,11 +46,11 @@ became worse; 2 for a wrong call.`,
 
 func runReport(a *app, o reportOptions, name string) error {
 	if o.tolerance < 0 || o.tolerance > 10 {
-		return usageError(fmt.Errorf("--tolerance %v: want a fraction such as 0.08", o.tolerance), "")
+		return exit.UsageError(fmt.Errorf("--tolerance %v: want a fraction such as 0.08", o.tolerance), "")
 	}
 	if job, ok := readNodeJob(name); ok {
 		if o.html != "" || o.against != "" {
-			return usageError(fmt.Errorf("%s is what an epilog left of a job on one node: it has no page and is not compared", name), "as text, or --json")
+			return exit.UsageError(fmt.Errorf("%s is what an epilog left of a job on one node: it has no page and is not compared", name), "as text, or --json")
 		}
 		if !a.json {
 			return report.NodeJobText(a.stdout, job)
@@ -75,7 +77,7 @@ func runReport(a *app, o reportOptions, name string) error {
 		return err
 	}
 	if cmp != nil && cmp.Worse {
-		return errFindings
+		return exit.ErrFindings
 	}
 	return nil
 }
@@ -111,13 +113,13 @@ func readNodeJob(name string) (job report.NodeJob, ok bool) {
 func readRecord(name string) (report.Record, error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return report.Record{}, withHint(fmt.Errorf("read record: %w", err), "make one with 'fabrun run --record FILE -- CMD'")
+		return report.Record{}, exit.WithHint(fmt.Errorf("read record: %w", err), "make one with 'fabrun run --record FILE -- CMD'")
 	}
 	//nolint:errcheck // opened for reading
 	defer f.Close()
 	rec, err := report.ReadRecord(f)
 	if err != nil {
-		return rec, withHint(fmt.Errorf("read record %q: %w", name, err), "make one with 'fabrun run --record FILE -- CMD'")
+		return rec, exit.WithHint(fmt.Errorf("read record %q: %w", name, err), "make one with 'fabrun run --record FILE -- CMD'")
 	}
 	return rec, nil
 }
@@ -128,7 +130,7 @@ func writePage(name string, rec report.Record, cmp *report.Comparison) error {
 	if err := report.RecordedHTML(&b, rec, cmp); err != nil {
 		return fmt.Errorf("--html: %w", err)
 	}
-	if err := writeWhole(name, b.Bytes(), modePrivate); err != nil {
+	if err := files.Write(name, b.Bytes(), files.Private); err != nil {
 		return fmt.Errorf("--html: %w", err)
 	}
 	return nil

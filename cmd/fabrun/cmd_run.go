@@ -17,6 +17,7 @@ import (
 	"fabrun/envgen"
 	"fabrun/launcher"
 	"fabrun/launcher/cmdline"
+	"fabrun/launcher/exit"
 	"fabrun/launcher/plan"
 	"fabrun/launcher/report"
 	"fabrun/topology/finding"
@@ -81,20 +82,20 @@ func runRun(ctx context.Context, a *app, o runOptions, args []string) error {
 	}
 	a.progress = a.newProgress()
 	todo, err := a.planJob(ctx, o.jobOptions, args)
-	if told := interrupted(ctx); told != nil {
+	if told := exit.Interrupted(ctx); told != nil {
 		return told
 	}
 	if err != nil {
 		return runFailure(err)
 	}
 	err = a.preflightPairs(ctx, o, &todo.Plan)
-	if told := interrupted(ctx); told != nil {
+	if told := exit.Interrupted(ctx); told != nil {
 		return told
 	}
 	if err != nil {
 		return runFailure(err)
 	}
-	a.progress.clear()
+	a.progress.Clear()
 	p := todo.Plan
 	a.sayPlan(p)
 	if err := a.preflightGate(o, p); err != nil {
@@ -102,11 +103,11 @@ func runRun(ctx context.Context, a *app, o runOptions, args []string) error {
 	}
 	job, err := a.prepare(p)
 	if err != nil {
-		var e *exitError
+		var e *exit.Error
 		if errors.As(err, &e) {
 			return e
 		}
-		return &exitError{Code: exitInternal, Err: err}
+		return &exit.Error{Code: exit.Internal, Err: err}
 	}
 	defer job.close()
 	jobCtx, endJob := context.WithCancel(context.WithoutCancel(ctx))
@@ -117,7 +118,7 @@ func runRun(ctx context.Context, a *app, o runOptions, args []string) error {
 		return err
 	}
 	eyes.lookThrough(ctx, a.reached, p, job.dir)
-	if told := interrupted(ctx); told != nil {
+	if told := exit.Interrupted(ctx); told != nil {
 		eyes.finish(launcher.Status{}, true)
 		return told
 	}
@@ -153,10 +154,10 @@ func runRun(ctx context.Context, a *app, o runOptions, args []string) error {
 		return lost
 	}
 	if err != nil && todo.torch != nil {
-		if e := (*exitError)(nil); errors.As(err, &e) {
+		if e := (*exit.Error)(nil); errors.As(err, &e) {
 			return e
 		}
-		return &exitError{Code: exitInternal, Err: err}
+		return &exit.Error{Code: exit.Internal, Err: err}
 	}
 	if err != nil {
 		return startError(args[0], err)
@@ -164,7 +165,7 @@ func runRun(ctx context.Context, a *app, o runOptions, args []string) error {
 	if st.Code == 0 {
 		return nil
 	}
-	return &exitError{Code: st.Code}
+	return &exit.Error{Code: st.Code}
 }
 
 // outliveReaders keeps fabrun alive where nobody reads its standard error any
@@ -180,12 +181,12 @@ func outliveReaders() {
 // runFailure gives a failure before the start run's own status: what is the
 // machine's or the site's fault is "no plan possible".
 func runFailure(err error) error {
-	var e *exitError
+	var e *exit.Error
 	if !errors.As(err, &e) {
-		return &exitError{Code: exitNoPlan, Err: err}
+		return &exit.Error{Code: exit.NoPlan, Err: err}
 	}
-	if e.Code == exitFindings {
-		return &exitError{Code: exitNoPlan, Err: e.Err, Hint: e.Hint}
+	if e.Code == exit.Findings {
+		return &exit.Error{Code: exit.NoPlan, Err: e.Err, Hint: e.Hint}
 	}
 	return err
 }
@@ -227,13 +228,13 @@ func (a *app) sayEnd(p plan.Plan, st launcher.Status) {
 		return
 	}
 	name, own := filepath.Base(p.Words()[0]), a.own()
-	switch by := signalName(st.Told); {
+	switch by := exit.SignalName(st.Told); {
 	case st.Told != 0 && st.Told == st.Signal:
 		fmt.Fprintf(own, "%s was ended by %s: status %d\n", name, by, st.Code)
 	case st.Told != 0:
 		fmt.Fprintf(own, "%s was told to end by %s, and left with status %d\n", name, by, st.Code)
 	case st.Signal != 0:
-		fmt.Fprintf(own, "%s was ended by %s: status %d\n", name, signalName(st.Signal), st.Code)
+		fmt.Fprintf(own, "%s was ended by %s: status %d\n", name, exit.SignalName(st.Signal), st.Code)
 	default:
 		fmt.Fprintf(own, "%s failed with status %d\n", name, st.Code)
 	}

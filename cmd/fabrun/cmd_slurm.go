@@ -19,6 +19,7 @@ import (
 	"fabrun/envgen"
 	"fabrun/launcher"
 	"fabrun/launcher/cmdline"
+	"fabrun/launcher/exit"
 	"fabrun/launcher/hosts"
 	"fabrun/launcher/preflight"
 	"fabrun/launcher/report"
@@ -100,7 +101,7 @@ func slurmDoor(a *app, c *cobra.Command, o *slurmOptions, run func(ctx context.C
 			err = fmt.Errorf("gave up after %v", o.deadline)
 		}
 		if errors.Is(err, errNodeFault) {
-			return errFindings
+			return exit.ErrFindings
 		}
 		if err != nil {
 			a.slurmOwnFault(err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fabrun/launcher/exit"
 	"fabrun/profiles"
 )
 
@@ -77,7 +78,7 @@ func runSlurmSelftest(ctx context.Context, a *app, o slurmOptions) error {
 		}
 	}
 	if bad {
-		return errFindings
+		return exit.ErrFindings
 	}
 	return nil
 }

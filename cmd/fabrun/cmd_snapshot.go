@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fabrun/launcher/files"
 	"fabrun/topology"
 	"fabrun/topology/discover"
 	"fabrun/topology/live"
@@ -83,7 +84,7 @@ func runSnapshot(ctx context.Context, a *app, o snapshotOptions) error {
 		_, err := a.stdout.Write(b.Bytes())
 		return err
 	}
-	return writeWhole(o.output, b.Bytes(), modeShared)
+	return files.Write(o.output, b.Bytes(), files.Shared)
 }
 
 // readAllBounded reads r and refuses what is larger than limit.

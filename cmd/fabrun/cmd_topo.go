@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fabrun/launcher/exit"
+	"fabrun/launcher/files"
 	"fabrun/launcher/report"
 	"fabrun/profiles"
 	"fabrun/topology"
@@ -81,7 +83,7 @@ func runTopo(ctx context.Context, a *app, o topoOptions) error {
 	case o.svg != "":
 		var b bytes.Buffer
 		if err = a.drawTopo(&b, h, paths); err == nil {
-			err = writeWhole(o.svg, b.Bytes(), modeShared)
+			err = files.Write(o.svg, b.Bytes(), files.Shared)
 		}
 	case a.json:
 		err = report.TopoJSON(a.stdout, h, paths, found)
@@ -115,7 +117,7 @@ func (a *app) drawTopo(w io.Writer, h topology.Host, paths []topology.Path) erro
 // orFindings ends a verb with what went wrong, else with its findings.
 func orFindings(err error, found []finding.Finding) error {
 	if worst, ok := finding.Worst(found); err == nil && ok && worst == finding.Error {
-		return errFindings
+		return exit.ErrFindings
 	}
 	return err
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fabrun/launcher"
+	"fabrun/launcher/exit"
 	"fabrun/launcher/report"
 	"fabrun/launcher/watch"
 )
@@ -94,10 +95,10 @@ func runWatch(ctx context.Context, a *app, opts watchOptions, files []string) er
 		return runEye(ctx, a, opts, files)
 	}
 	if opts.keep || opts.mkdir || opts.job != "" {
-		return usageError(errors.New("--keep, --make and --job belong to --follow and --counters"), "")
+		return exit.UsageError(errors.New("--keep, --make and --job belong to --follow and --counters"), "")
 	}
 	if opts.shared {
-		return usageError(errors.New("--shared belongs to --pattern"), "")
+		return exit.UsageError(errors.New("--shared belongs to --pattern"), "")
 	}
 	if len(files) == 0 {
 		files = []string{"-"}
@@ -109,7 +110,7 @@ func runWatch(ctx context.Context, a *app, opts watchOptions, files []string) er
 	w := watch.New(cfg)
 	for _, name := range files {
 		if err := readLog(ctx, a, w, name); err != nil {
-			return withHint(err, "give a log file, or pipe the job's output into 'fabrun watch'")
+			return exit.WithHint(err, "give a log file, or pipe the job's output into 'fabrun watch'")
 		}
 	}
 	v := w.Verdict()
@@ -119,7 +120,7 @@ func runWatch(ctx context.Context, a *app, opts watchOptions, files []string) er
 	}
 	less := slices.ContainsFunc(v.Events, watch.Event.BreaksPlan)
 	if opts.strict && (v.Fallback != nil && *v.Fallback && !v.Intentional || len(v.FatalErrors) > 0 || less) {
-		return errFindings
+		return exit.ErrFindings
 	}
 	return nil
 }
@@ -175,10 +176,10 @@ func readLog(ctx context.Context, a *app, w *watch.Watcher, name string) error {
 // record, until standard input ends: the session that started it is its life.
 func runEye(ctx context.Context, a *app, opts watchOptions, files []string) error {
 	if opts.follow == "" && (opts.keep || opts.mkdir) {
-		return usageError(errors.New("--keep and --make belong to --follow"), "")
+		return exit.UsageError(errors.New("--keep and --make belong to --follow"), "")
 	}
 	if len(files) > 0 {
-		return usageError(errors.New("--follow, --pattern and --counters read no other files"), "")
+		return exit.UsageError(errors.New("--follow, --pattern and --counters read no other files"), "")
 	}
 	if opts.mkdir {
 		launcher.SweepRunDirs(append(a.runDirBases(), filepath.Dir(opts.follow)))
@@ -195,7 +196,7 @@ func runEye(ctx context.Context, a *app, opts watchOptions, files []string) erro
 		opts.mkdir = false
 	}
 	if info, err := os.Stat(opts.follow); opts.follow != "" && (err != nil || !info.IsDir()) {
-		return withHint(fmt.Errorf("--follow %q is no directory", opts.follow), "the run directory is made by 'fabrun run'")
+		return exit.WithHint(fmt.Errorf("--follow %q is no directory", opts.follow), "the run directory is made by 'fabrun run'")
 	}
 	host, err := os.Hostname()
 	if err != nil {
@@ -204,7 +205,7 @@ func runEye(ctx context.Context, a *app, opts watchOptions, files []string) erro
 	follow := launcher.Following{Dir: opts.follow, Keep: opts.keep}
 	for _, p := range opts.patterns {
 		if !filepath.IsAbs(p) {
-			return usageError(fmt.Errorf("--pattern %q is no absolute path", p), "")
+			return exit.UsageError(fmt.Errorf("--pattern %q is no absolute path", p), "")
 		}
 		// On a shared file system each node reads its own processes' files.
 		if shared, _ := launcher.SharedLogs(p); shared {

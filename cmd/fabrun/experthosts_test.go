@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"fabrun/launcher/exit"
 	"fabrun/testdata/realdata"
 	"fabrun/topology/finding"
 )
@@ -59,7 +60,7 @@ func askVerb(t *testing.T, args ...string) asked {
 	t.Helper()
 	var out, said bytes.Buffer
 	code := run(t.Context(), append([]string{"fabrun", "--json"}, args...), []string{"HOME=" + t.TempDir(), "PATH=/nonexistent"}, strings.NewReader(""), &out, &said)
-	if code != 0 && code != exitFindings {
+	if code != 0 && code != exit.Findings {
 		t.Fatalf("fabrun %s: status %d: %s", strings.Join(args, " "), code, said.String())
 	}
 	var a asked

@@ -3,6 +3,7 @@ package main
 import (
 	"path/filepath"
 
+	"fabrun/launcher/exit"
 	"fabrun/profiles"
 )
 
@@ -26,7 +27,7 @@ func (a *app) fabricProfile() (*profiles.Profile, error) {
 	}
 	p, err := profiles.Load(a.profileDirs(), a.profile)
 	if err != nil {
-		return nil, usageError(err, "'fabrun profile list' names those there are")
+		return nil, exit.UsageError(err, "'fabrun profile list' names those there are")
 	}
 	return &p, nil
 }

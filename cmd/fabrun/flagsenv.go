@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"fabrun/launcher/cmdline"
+	"fabrun/launcher/exit"
 	"fabrun/launcher/plan"
 )
 
@@ -83,7 +84,7 @@ func (a *app) flagsFromEnv(c *cobra.Command) error {
 				v = word
 			}
 			if err := c.Flags().Set(f.Name, v); err != nil && wrong == nil {
-				wrong = usageError(fmt.Errorf("%s=%s: %w", name, v, err), "it stands for --"+f.Name+": "+f.Usage)
+				wrong = exit.UsageError(fmt.Errorf("%s=%s: %w", name, v, err), "it stands for --"+f.Name+": "+f.Usage)
 			}
 		}
 	})

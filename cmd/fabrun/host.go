@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 
+	"fabrun/launcher/exit"
 	"fabrun/testdata/hosts"
 	"fabrun/topology"
 	"fabrun/topology/discover"
@@ -21,7 +22,7 @@ func (a *app) hostFS(ctx context.Context, ask live.Options) (fs.FS, string, func
 	nothing := func() {}
 	switch {
 	case a.from != "" && a.root != "":
-		return nil, "", nothing, usageError(fmt.Errorf("--from and --root are two machines: give one"), "")
+		return nil, "", nothing, exit.UsageError(fmt.Errorf("--from and --root are two machines: give one"), "")
 	case a.from != "":
 		text, err := a.readFrom()
 		if err != nil {
@@ -31,7 +32,7 @@ func (a *app) hostFS(ctx context.Context, ask live.Options) (fs.FS, string, func
 			return nil, "", nothing, fmt.Errorf("%q is an NCCL topology XML: this wants a snapshot", a.from)
 		}
 		if !discover.IsSnapshot(text) {
-			return nil, "", nothing, withHint(fmt.Errorf("%q is no fabrun snapshot", a.from), "'fabrun snapshot > FILE' on the machine writes one")
+			return nil, "", nothing, exit.WithHint(fmt.Errorf("%q is no fabrun snapshot", a.from), "'fabrun snapshot > FILE' on the machine writes one")
 		}
 		snap, err := discover.ParseSnapshot(text)
 		if err != nil {
@@ -41,7 +42,7 @@ func (a *app) hostFS(ctx context.Context, ask live.Options) (fs.FS, string, func
 	case a.root != "":
 		root, err := os.OpenRoot(a.root)
 		if err != nil {
-			return nil, "", nothing, withHint(fmt.Errorf("--root: %w", err), "it wants a directory that has sys and proc")
+			return nil, "", nothing, exit.WithHint(fmt.Errorf("--root: %w", err), "it wants a directory that has sys and proc")
 		}
 		return ask.Attempt.FS(root.FS()), "root", func() { _ = root.Close() }, nil
 	}
@@ -72,7 +73,7 @@ func (a *app) readFromOnce() (string, error) {
 		if os.IsNotExist(err) && a.from == hosts.DemoName {
 			return hosts.Demo, nil
 		}
-		return "", withHint(fmt.Errorf("--from: %w", err), fmt.Sprintf("it wants a snapshot, an NCCL topology XML, - for standard input, or %s for the embedded machine", hosts.DemoName))
+		return "", exit.WithHint(fmt.Errorf("--from: %w", err), fmt.Sprintf("it wants a snapshot, an NCCL topology XML, - for standard input, or %s for the embedded machine", hosts.DemoName))
 	}
 	defer f.Close()
 	text, err := readAllBounded(f, maxFrom)
@@ -142,12 +143,12 @@ func lookPatiently[T any](ctx context.Context, a *app, ask live.Options, read fu
 		return v, nil
 	})
 	var stalled *live.StalledError
-	var told signalCause
+	var told exit.SignalCause
 	switch {
 	case errors.As(err, &told):
-		return v, &exitError{Code: exitSignalsBase + int(told), Err: fmt.Errorf("%w while looking at %s", told, a.hostName())}
+		return v, &exit.Error{Code: exit.SignalsBase + int(told), Err: fmt.Errorf("%w while looking at %s", told, a.hostName())}
 	case errors.As(err, &stalled):
-		return v, withHint(fmt.Errorf("look at %s: %w", a.hostName(), err), "a driver or a file system hangs: 'dmesg' may say which; 'cat' of the file would hang too")
+		return v, exit.WithHint(fmt.Errorf("look at %s: %w", a.hostName(), err), "a driver or a file system hangs: 'dmesg' may say which; 'cat' of the file would hang too")
 	case len(blocked) > 0 && err == nil:
 		fmt.Fprintf(a.own(), "%s: no answer from %s: left out, and unknown\n", a.hostName(), strings.Join(blocked, ", "))
 	}

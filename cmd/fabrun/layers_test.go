@@ -49,6 +49,8 @@ var layers = []layer{
 	{"launcher/remote/remotetest", nil, nil, "an ssh server for tests"},
 	{"launcher/preflight", []string{"profiles", "topology", "topology/finding", "topology/health", "topology/pasted"}, []string{"os", "os/exec", "net"}, "observes through the caller's Runner"},
 	{"launcher", []string{"launcher/plan", "launcher/watch", "topology"}, []string{"mod:github.com/spf13/cobra", "mod:golang.org/x/crypto"}, "processes, signals, files followed; it decides nothing"},
+	{"launcher/exit", nil, []string{"os", "os/exec", "net"}, "a status and its error; every package that can fail for a user returns one"},
+	{"launcher/files", nil, []string{"os/exec", "net"}, "writes what was asked for, whole or not at all"},
 	{"launcher/report", []string{
 		"envgen", "envgen/lint", "envgen/vars", "launcher/cmdline", "launcher/hosts", "launcher/plan", "launcher/preflight", "launcher/watch",
 		"profiles", "profiles/qosconf", "topology", "topology/finding", "topology/health", "topology/pasted",

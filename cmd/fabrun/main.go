@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"fabrun/launcher"
+	"fabrun/launcher/exit"
 	"fabrun/launcher/plan"
 )
 
@@ -56,12 +57,12 @@ func main() {
 		caught := make(chan os.Signal, 1)
 		signal.Notify(caught, ending...)
 		go func() {
-			cancel(signalCause((<-caught).(syscall.Signal)))
+			cancel(exit.SignalCause((<-caught).(syscall.Signal)))
 			told := time.Now()
 			for s := range caught {
 				// timeout(1) tells a program and then its whole group: that is one signal.
 				if !busy.Load() && time.Since(told) > sameSignal {
-					os.Exit(exitSignalsBase + int(s.(syscall.Signal)))
+					os.Exit(exit.SignalsBase + int(s.(syscall.Signal)))
 				}
 			}
 		}()

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"fabrun/launcher/exit"
 )
 
 // netLaunchers are the MPIs that the lab's hosts run.
@@ -297,7 +299,7 @@ func TestRealHostsTorchrun(t *testing.T) {
 		{"kill -9 of torchrun on one node", func(*netJob) {
 			kill(syscall.SIGKILL, slices.DeleteFunc(l.nodes[1].processes(), func(pid int) bool { return !strings.Contains(commandLine(pid), "/torchrun\x00") })...)
 		}, []int{137}},
-		{"kill -9 of sshd's sessions on one node", func(*netJob) { kill(syscall.SIGKILL, l.nodes[1].sessions()...) }, []int{exitInternal}},
+		{"kill -9 of sshd's sessions on one node", func(*netJob) { kill(syscall.SIGKILL, l.nodes[1].sessions()...) }, []int{exit.Internal}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l.t = t

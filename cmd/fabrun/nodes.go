@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"fabrun/launcher/exit"
 	"fabrun/launcher/hosts"
 	"fabrun/launcher/plan"
 	"fabrun/launcher/preflight"
@@ -109,7 +110,7 @@ func (a *app) transportTo(o nodeOptions, manager string) (remote.Transport, erro
 	case "srun":
 		return remote.NewSrun(remote.SrunOptions{Env: a.env, Overlap: true}), nil
 	}
-	return nil, usageError(fmt.Errorf("--remote %q: there is no such way", o.transport), "auto, native, ssh, srun or none")
+	return nil, exit.UsageError(fmt.Errorf("--remote %q: there is no such way", o.transport), "auto, native, ssh, srun or none")
 }
 
 // lookDeadline bounds how long one host may take to be looked at.
@@ -193,8 +194,8 @@ func (a *app) lookAtNodes(ctx context.Context, t remote.Transport, alloc hosts.A
 		return n, fmt.Errorf("reading fabrun itself: %w", err)
 	}
 	opts := remote.Options{Deadline: lookDeadline}
-	opts.OnDone = func(done, total int, _ remote.Result) { a.progress.step("looking at hosts", done, total) }
-	defer a.progress.clear()
+	opts.OnDone = func(done, total int, _ remote.Result) { a.progress.Step("looking at hosts", done, total) }
+	defer a.progress.Clear()
 	results, paths := remote.RunProgram(ctx, t, others, program, a.snapshotArgs(want), opts)
 	found, errs := map[string]topology.Host{}, map[string]error{}
 	now := time.Now()

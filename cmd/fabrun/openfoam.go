@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"fabrun/launcher/cmdline"
+	"fabrun/launcher/exit"
 	"fabrun/launcher/openfoam"
 	"fabrun/topology"
 	"fabrun/topology/finding"
@@ -118,7 +119,7 @@ func (a *app) foamArgv(argv []string) (out []string, note string, err error) {
 		case c.Decomposition.Why != "":
 			why = c.Decomposition.Why
 		}
-		return nil, "", &exitError{Code: exitNoPlan, Err: fmt.Errorf("how many ranks? %s: %s", c.DictPath, why), Hint: "run from the case directory, or say it: mpirun -np N " + strings.Join(argv, " ")}
+		return nil, "", &exit.Error{Code: exit.NoPlan, Err: fmt.Errorf("how many ranks? %s: %s", c.DictPath, why), Hint: "run from the case directory, or say it: mpirun -np N " + strings.Join(argv, " ")}
 	}
 	n := strconv.Itoa(*c.Decomposition.Subdomains)
 	note = fmt.Sprintf("'mpirun -np %s' was put in front of %s: numberOfSubdomains in %s", n, openfoam.Program(argv), c.DictPath)

@@ -1,81 +1,32 @@
 package main
 
 import (
-	"bytes"
 	"io"
-	"strings"
-	"unicode/utf8"
+	"os"
+
+	"golang.org/x/term"
 
 	"fabrun/launcher/report"
 )
 
-// own is where fabrun's own lines go: standard error, which is the job's too, so
-// that each line says whose it is.
-func (a *app) own() io.Writer { return &ownLines{w: a.plainText(a.stderr)} }
+// own is where fabrun's own lines go.
+func (a *app) own() io.Writer { return report.Own(a.stderr, a.env) }
 
-// mark begins every line of fabrun's own.
-const mark = "fabrun: "
-
-// ownLines puts the mark before every line that has none.
-type ownLines struct {
-	w    io.Writer
-	open bool // a line has begun and not ended
-}
-
-func (o *ownLines) Write(b []byte) (int, error) {
-	var out []byte
-	for line := range bytes.Lines(b) {
-		if !o.open && !bytes.HasPrefix(line, []byte(mark)) {
-			out = append(out, mark...)
-		}
-		out = append(out, report.Printable(string(line))...) // remote text among them
-		o.open = line[len(line)-1] != '\n'
+// newProgress is for a verb that may take long; nil under --quiet.
+func (a *app) newProgress() *report.Progress {
+	if a.quiet {
+		return nil
 	}
-	if _, err := o.w.Write(out); err != nil { // one write: the job writes there too
-		return 0, err
-	}
-	return len(b), nil
-}
-
-// plainText folds text to ASCII where the locale knows nothing else (LC_ALL=C).
-// Where none is set nothing is known, and nothing folded.
-func (a *app) plainText(w io.Writer) io.Writer {
-	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
-		if v, _ := a.getenv(name); v != "" {
-			if v == "C" || v == "POSIX" {
-				return &asciiText{w: w}
+	var width func() int
+	if f, ok := a.stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		if kind, _ := a.getenv("TERM"); kind != "dumb" {
+			width = func() int {
+				if w, _, err := term.GetSize(int(f.Fd())); err == nil {
+					return w
+				}
+				return 80
 			}
-			return w
 		}
 	}
-	return w
-}
-
-// asciiForms are what fabrun's texts hold beside ASCII.
-var asciiForms = strings.NewReplacer("→", "->", "…", "...", "−", "-", "–", "-", "—", "-", "×", "x", "µ", "u", "≥", ">=", "≤", "<=", "·", "-", "“", `"`, "”", `"`, "’", "'")
-
-type asciiText struct {
-	w    io.Writer
-	held []byte // the beginning of a character
-}
-
-func (t *asciiText) Write(b []byte) (int, error) {
-	t.held = append(t.held, b...)
-	whole := len(t.held)
-	for i := max(0, whole-utf8.UTFMax+1); i < whole; i++ {
-		if utf8.RuneStart(t.held[i]) && !utf8.FullRune(t.held[i:]) {
-			whole = i
-		}
-	}
-	out := strings.Map(func(r rune) rune {
-		if r > '~' {
-			return '?'
-		}
-		return r
-	}, asciiForms.Replace(string(t.held[:whole])))
-	t.held = append([]byte(nil), t.held[whole:]...)
-	if _, err := io.WriteString(t.w, out); err != nil {
-		return 0, err
-	}
-	return len(b), nil
+	return report.NewProgress(report.PlainText(a.stderr, a.env), width)
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"fabrun/launcher/report"
+
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 )
@@ -61,7 +63,7 @@ func (a *app) paint(c *cobra.Command) {
 		return
 	}
 	if c.Name() != "watch" { // which passes a job's output on
-		a.stdout = a.plainText(a.stdout)
+		a.stdout = report.PlainText(a.stdout, a.env)
 	}
 	if on {
 		a.stdout = &painter{w: a.stdout}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"fabrun/launcher/exit"
 	"fabrun/testdata/hosts"
 	"fabrun/topology/live"
 )
@@ -91,15 +92,15 @@ func TestNothingAnswers(t *testing.T) {
 	if code != 0 || !strings.Contains(out, "could not look at 1 of 1 hosts (no answer within 200ms from sys/") || !strings.Contains(out, "nothing set, nothing judged") {
 		t.Errorf("status %d: %s", code, out)
 	}
-	if code, out := call(t.Context(), 200*time.Millisecond, "run", "--strict", "--root", dir, "--", "true"); code != exitPreflight {
+	if code, out := call(t.Context(), 200*time.Millisecond, "run", "--strict", "--root", dir, "--", "true"); code != exit.Preflight {
 		t.Errorf("--strict: status %d: %s", code, out)
 	}
-	if code, out := call(t.Context(), 200*time.Millisecond, "env", "--root", dir); code != exitFindings || !strings.Contains(out, "no answer within 200ms") {
+	if code, out := call(t.Context(), 200*time.Millisecond, "env", "--root", dir); code != exit.Findings || !strings.Contains(out, "no answer within 200ms") {
 		t.Errorf("env: status %d: %s", code, out)
 	}
 	for _, verb := range []string{"env", "topo", "check", "snapshot"} {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		time.AfterFunc(100*time.Millisecond, func() { cancel(signalCause(syscall.SIGTERM)) })
+		time.AfterFunc(100*time.Millisecond, func() { cancel(exit.SignalCause(syscall.SIGTERM)) })
 		if code, out := call(ctx, time.Hour, verb, "--root", dir); code != 128+15 {
 			t.Errorf("%s told to end: status %d: %s", verb, code, out)
 		}

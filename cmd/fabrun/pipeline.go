@@ -23,6 +23,8 @@ import (
 	"fabrun/envgen/vars"
 	"fabrun/launcher"
 	"fabrun/launcher/cmdline"
+	"fabrun/launcher/exit"
+	"fabrun/launcher/files"
 	"fabrun/launcher/hosts"
 	"fabrun/launcher/plan"
 	"fabrun/launcher/remote"
@@ -57,7 +59,7 @@ type planned struct {
 // version, hosts, machines), and everything after looking is pure.
 func (a *app) planJob(ctx context.Context, o jobOptions, argv []string) (planned, error) {
 	if len(argv) == 0 {
-		return planned{}, usageError(errors.New("no program to run"), "fabrun mpirun -np 2 ./a.out")
+		return planned{}, exit.UsageError(errors.New("no program to run"), "fabrun mpirun -np 2 ./a.out")
 	}
 	if err := o.spread.check(); err != nil {
 		return planned{}, err
@@ -263,7 +265,7 @@ func (a *app) decide(job jobLook, o jobOptions) (plan.Plan, error) {
 	}
 	placement, err := place(job, workload)
 	if err != nil {
-		return plan.Plan{}, &exitError{Code: exitNoPlan, Err: err}
+		return plan.Plan{}, &exit.Error{Code: exit.NoPlan, Err: err}
 	}
 	ranksPerNode := 0
 	if placement.NP > 0 && len(placement.Hosts) > 0 {
@@ -431,7 +433,7 @@ func (a *app) jobProfiles(job jobLook) (profiles.Profile, *profiles.Workload, er
 	if a.workload != "" {
 		w, err := profiles.LoadWorkload(a.profileDirs(), a.workload)
 		if err != nil {
-			return profile, nil, usageError(err, "'fabrun profile list' names those there are")
+			return profile, nil, exit.UsageError(err, "'fabrun profile list' names those there are")
 		}
 		return profile, &w, nil
 	}
@@ -873,7 +875,7 @@ func writePrivate(path, text string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	return replace(path, []byte(text), modePrivate, nil)
+	return files.Replace(path, []byte(text), files.Private, nil)
 }
 
 // startError is a program that cannot be started, with the status that a shell
@@ -895,5 +897,5 @@ func startError(name string, err error) error {
 		err = fmt.Errorf("%s: not executable", name)
 		hint = "chmod +x " + name
 	}
-	return &exitError{Code: code, Err: err, Hint: hint}
+	return &exit.Error{Code: code, Err: err, Hint: hint}
 }

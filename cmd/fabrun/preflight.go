@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"fabrun/envgen"
+	"fabrun/launcher/exit"
 	"fabrun/launcher/hosts"
 	"fabrun/launcher/plan"
 	"fabrun/launcher/preflight"
@@ -61,7 +62,7 @@ func without(alloc hosts.Allocation, exclude string) (hosts.Allocation, []string
 	if fileThere(exclude) || strings.Contains(exclude, "/") {
 		text, rerr := readInput(exclude)
 		if rerr != nil {
-			return alloc, nil, withHint(fmt.Errorf("--exclude: %w", rerr), "a file with a host a line, or a list like 'node[03,07]'")
+			return alloc, nil, exit.WithHint(fmt.Errorf("--exclude: %w", rerr), "a file with a host a line, or a list like 'node[03,07]'")
 		}
 		if strings.TrimSpace(string(text)) == "" {
 			return alloc, nil, nil
@@ -71,11 +72,11 @@ func without(alloc hosts.Allocation, exclude string) (hosts.Allocation, []string
 		out, err = hosts.ParseList(exclude)
 	}
 	if err != nil {
-		return alloc, nil, usageError(fmt.Errorf("--exclude: %w", err), "a file with a host a line, or a list like 'node[03,07]'")
+		return alloc, nil, exit.UsageError(fmt.Errorf("--exclude: %w", err), "a file with a host a line, or a list like 'node[03,07]'")
 	}
 	left, err := hosts.Narrow(alloc, hosts.Allocation{Source: alloc.Source + " without --exclude", Exclude: out.Names()})
 	if err != nil {
-		return alloc, nil, withHint(err, "--exclude leaves no host")
+		return alloc, nil, exit.WithHint(err, "--exclude leaves no host")
 	}
 	gone := alloc.Names()
 	for _, h := range left.Hosts {
@@ -97,7 +98,7 @@ func (o jobOptions) leaveOut(job *jobLook, env []string) error {
 		return err
 	}
 	if src := job.cmd.HostSource(env); src != nil && o.hosts == "" && o.hostfile == "" {
-		return usageError(fmt.Errorf("--exclude %s: the launcher's own %s names them", hosts.Compress(gone), src.Option), "name the hosts to fabrun instead: --hosts or --hostfile")
+		return exit.UsageError(fmt.Errorf("--exclude %s: the launcher's own %s names them", hosts.Compress(gone), src.Option), "name the hosts to fabrun instead: --hosts or --hostfile")
 	}
 	job.alloc, job.given = alloc, true
 	job.notes = append(job.notes, fmt.Sprintf("left out: %s (--exclude)", hosts.Compress(gone)))
@@ -154,7 +155,7 @@ func (a *app) preflightPairs(ctx context.Context, o runOptions, p *plan.Plan) er
 		return nil
 	}
 	if a.reached == nil || a.reached.transport == nil || len(a.reached.hosts) < 2 {
-		a.progress.say("--preflight %s: nothing to measure: fewer than two hosts were looked at", mode)
+		a.progress.Say("--preflight %s: nothing to measure: fewer than two hosts were looked at", mode)
 		return nil
 	}
 	prof, err := a.fabricProfile()
@@ -174,7 +175,7 @@ func (a *app) preflightPairs(ctx context.Context, o runOptions, p *plan.Plan) er
 	if err := a.checkPairs(ctx, s, hostChecks{}, mode, &res); err != nil {
 		return err
 	}
-	a.progress.say("preflight: %s", res.Coverage)
+	a.progress.Say("preflight: %s", res.Coverage)
 	p.Findings = append(p.Findings, slices.DeleteFunc(res.Findings, func(f finding.Finding) bool { return f.Severity == finding.Note })...)
 	finding.Sort(p.Findings)
 	return nil
@@ -222,7 +223,7 @@ func (a *app) preflightGate(o runOptions, p plan.Plan) error {
 		return nil
 	}
 	if len(p.Look.Unseen) > 0 {
-		return &exitError{Code: exitPreflight, Err: fmt.Errorf("--strict: not started: %s", p.Look.Text()), Hint: "'fabrun check' with the same hosts says what each of them lacks"}
+		return &exit.Error{Code: exit.Preflight, Err: fmt.Errorf("--strict: not started: %s", p.Look.Text()), Hint: "'fabrun check' with the same hosts says what each of them lacks"}
 	}
 	for _, f := range p.Findings {
 		if !preflight.Impossible(f) {
@@ -232,7 +233,7 @@ func (a *app) preflightGate(o runOptions, p plan.Plan) error {
 		if f.Host != "" {
 			where = f.Host + ": " + f.Subject
 		}
-		return &exitError{Code: exitPreflight, Err: fmt.Errorf("--strict: not started: %s: %s (%s)", where, f.Seen, f.ID), Hint: f.Hint}
+		return &exit.Error{Code: exit.Preflight, Err: fmt.Errorf("--strict: not started: %s: %s (%s)", where, f.Seen, f.ID), Hint: f.Hint}
 	}
 	return nil
 }

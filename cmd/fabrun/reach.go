@@ -28,8 +28,8 @@ func (a *app) reachNext(ctx context.Context, t remote.Transport, names []string,
 	ssh.ConnectTimeout = reachDeadline - 5*time.Second
 	_, self := otherNodes(hosts.Allocation{Hosts: hostList(names)})
 	opts := remote.Options{Deadline: reachDeadline, MaxOutput: 64 << 10}
-	opts.OnDone = func(done, total int, _ remote.Result) { a.progress.step("logins from host to host", done, total) }
-	defer a.progress.clear()
+	opts.OnDone = func(done, total int, _ remote.Result) { a.progress.Step("logins from host to host", done, total) }
+	defer a.progress.Clear()
 	command := func(h string) remote.Command {
 		return remote.Command{Argv: append(ssh.Args(), "--", next[h], "true")}
 	}

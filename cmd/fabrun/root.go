@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"fabrun/launcher/cmdline"
+	"fabrun/launcher/exit"
+	"fabrun/launcher/report"
 	"fabrun/topology/live"
 )
 
@@ -27,9 +29,9 @@ type app struct {
 	stdout io.Writer
 	stderr io.Writer
 
-	reached  *reached  // run: the way to the other nodes stays open
-	follower bool      // run: one of several on as many nodes, and not the one that speaks
-	progress *progress // nil: how far the work is is not shown
+	reached  *reached         // run: the way to the other nodes stays open
+	follower bool             // run: one of several on as many nodes, and not the one that speaks
+	progress *report.Progress // nil: how far the work is is not shown
 
 	patience live.Patience      // with files that do not answer
 	stalled  *live.StalledError // why this machine could not be looked at; nil it could
@@ -164,7 +166,7 @@ func (a *app) wrapWork(c *cobra.Command) {
 				err = cmp.Or(err, p.flush())
 			}
 			if err != nil {
-				return asExit(err)
+				return exit.Of(err)
 			}
 			return nil
 		}
@@ -196,26 +198,26 @@ func (a *app) run(ctx context.Context, args, env []string, stdin io.Reader, stdo
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		if i := slices.IndexFunc(c.Flags().Args(), isAssignment); c.Name() == "env" && i >= 0 {
-			return usageError(err, envProgramHint)
+			return exit.UsageError(err, envProgramHint)
 		}
 		hint := fmt.Sprintf("'%s --help' lists the flags", c.CommandPath())
 		if isRun {
 			hint = cmp.Or(launcherFirst(args[1:]), hint)
 		}
-		return usageError(err, hint)
+		return exit.UsageError(err, hint)
 	})
 	called, err := noSuchVerb(root, argv)
 	if err == nil {
 		called, err = root.ExecuteContextC(ctx)
 	}
 	if err == nil {
-		return exitOK
+		return exit.OK
 	}
 	// cobra's own complaints (unknown verb, wrong number of arguments) are not
 	// wrapped; they are wrong calls.
-	var e *exitError
+	var e *exit.Error
 	if !errors.As(err, &e) {
-		e = &exitError{Code: exitUsage, Err: err, Hint: "'fabrun help' lists the verbs"}
+		e = &exit.Error{Code: exit.Usage, Err: err, Hint: "'fabrun help' lists the verbs"}
 		// What was refused may have been refused before the flags were read.
 		own := argv
 		if i := slices.Index(argv, "--"); i >= 0 {
@@ -225,16 +227,16 @@ func (a *app) run(ctx context.Context, args, env []string, stdin io.Reader, stdo
 		switch {
 		case called.Name() == "slurm" && called.Parent() == root:
 			a.slurmOwnFault(err)
-			return exitOK
+			return exit.OK
 		case called != root:
 			e.Hint = "usage: " + called.UseLine()
 		}
 	}
-	if e.Code == exitNotFound && isRun && !slices.Equal(argv, args[1:]) {
+	if e.Code == exit.NotFound && isRun && !slices.Equal(argv, args[1:]) {
 		e.Hint = cmp.Or(meantVerb(argv), e.Hint)
 	}
-	if isRun && e.Code == exitUsage && e.Err != nil { // without Err it is the child's own status
-		e = &exitError{Code: exitRunUsage, Err: e.Err, Hint: e.Hint}
+	if isRun && e.Code == exit.Usage && e.Err != nil { // without Err it is the child's own status
+		e = &exit.Error{Code: exit.RunUsage, Err: e.Err, Hint: e.Hint}
 	}
 	a.printError(e, isRun)
 	return e.Code
@@ -291,7 +293,7 @@ func meantVerb(argv []string) string {
 
 // printError writes an error for people on stderr, and with --json as an
 // object on stdout; a run's on stderr.
-func (a *app) printError(e *exitError, isRun bool) {
+func (a *app) printError(e *exit.Error, isRun bool) {
 	if e.Err == nil {
 		return
 	}

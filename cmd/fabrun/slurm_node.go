@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"fabrun/envgen"
+	"fabrun/launcher/files"
 	"fabrun/launcher/report"
 	"fabrun/profiles"
 	"fabrun/topology"
@@ -393,7 +394,7 @@ func (s *nodeStore) write(name string, value any, log io.Writer) bool {
 		if err != nil {
 			return err
 		}
-		return replace(filepath.Join(s.dir, name), append(text, '\n'), modePrivate, nil)
+		return files.Replace(filepath.Join(s.dir, name), append(text, '\n'), files.Private, nil)
 	}()
 	if err != nil {
 		fmt.Fprintf(log, "fabrun: remember %s: %v\n", name, err)

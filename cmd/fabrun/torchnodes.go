@@ -23,6 +23,7 @@ import (
 	"fabrun/envgen"
 	"fabrun/launcher"
 	"fabrun/launcher/cmdline"
+	"fabrun/launcher/exit"
 	"fabrun/launcher/hosts"
 	"fabrun/launcher/plan"
 	"fabrun/launcher/remote"
@@ -79,11 +80,11 @@ func (o spreadOptions) again() []string {
 func (o spreadOptions) check() error {
 	switch name, bad := o.carry.Bad(); {
 	case bad:
-		return usageError(fmt.Errorf("--env, --no-env %q: no name of a variable", name), "a name, or a beginning like 'SSH_*'; its value is the environment's: NAME=value fabrun …")
+		return exit.UsageError(fmt.Errorf("--env, --no-env %q: no name of a variable", name), "a name, or a beginning like 'SSH_*'; its value is the environment's: NAME=value fabrun …")
 	case o.prefix && o.noPrefix:
-		return usageError(errors.New("--prefix and --no-prefix together"), "one of the two")
+		return exit.UsageError(errors.New("--prefix and --no-prefix together"), "one of the two")
 	case o.grace < 0:
-		return usageError(fmt.Errorf("--grace %v: a time cannot be negative", o.grace), "--grace 90s")
+		return exit.UsageError(fmt.Errorf("--grace %v: a time cannot be negative", o.grace), "--grace 90s")
 	}
 	return nil
 }
@@ -234,8 +235,8 @@ func masterAddress(job jobLook, p plan.Plan, replay bool) (string, error) {
 	if job.alloc.Manager != "" {
 		return first.Name, nil // the manager's own name: its nodes know it
 	}
-	return "", &exitError{
-		Code: exitNoPlan, Err: fmt.Errorf("no address is known by which the other nodes reach %s", first.Name),
+	return "", &exit.Error{
+		Code: exit.NoPlan, Err: fmt.Errorf("no address is known by which the other nodes reach %s", first.Name),
 		Hint: "give addresses: --hosts '10.1.4.[1-4]'",
 	}
 }
@@ -346,8 +347,8 @@ func (a *app) runNodes(ctx context.Context, t *torchJob, job preparedJob, o jobO
 		nodes[i] = n
 	}
 	if len(lacking) > 0 {
-		return launcher.Status{}, &exitError{
-			Code: exitNoPlan, Err: fmt.Errorf("torchrun cannot be started on %s: fabrun is not there and could not be brought there", hosts.Compress(lacking)),
+		return launcher.Status{}, &exit.Error{
+			Code: exit.NoPlan, Err: fmt.Errorf("torchrun cannot be started on %s: fabrun is not there and could not be brought there", hosts.Compress(lacking)),
 			Hint: fmt.Sprintf("'fabrun check --hosts %s' says why; or install fabrun there at %s", hosts.Compress(lacking), a.self()),
 		}
 	}
@@ -538,7 +539,7 @@ func (c *nodesRun) attend(ctx context.Context, caught <-chan os.Signal, broken <
 			c.endAll()
 		case err := <-broken:
 			if !c.decided {
-				c.decided, c.st.Code = true, exitSignalsBase+int(syscall.SIGPIPE)
+				c.decided, c.st.Code = true, exit.SignalsBase+int(syscall.SIGPIPE)
 				c.say("the job's output cannot be written any more (%v); ending the job", err)
 				c.endAll()
 			}
@@ -554,7 +555,7 @@ func (c *nodesRun) attend(ctx context.Context, caught <-chan os.Signal, broken <
 			e.node.end()
 			codes[e.node] = e.status
 			switch {
-			case e.err != nil && c.fail(exitInternal, e.err.Error()):
+			case e.err != nil && c.fail(exit.Internal, e.err.Error()):
 				c.endAll()
 			case e.err == nil && e.status != 0 && !c.told && c.fail(e.status, fmt.Sprintf("torchrun on %s ended with status %d", e.node.name, e.status)):
 				c.endOthers()

@@ -20,6 +20,8 @@ import (
 	"fabrun/envgen"
 	"fabrun/launcher"
 	"fabrun/launcher/cmdline"
+	"fabrun/launcher/exit"
+	"fabrun/launcher/files"
 	"fabrun/launcher/plan"
 	"fabrun/launcher/remote"
 	"fabrun/launcher/report"
@@ -82,9 +84,9 @@ func (a *app) watchJob(p plan.Plan, job *preparedJob, o runOptions, endJob conte
 		host = "localhost"
 	}
 	if o.record != "" {
-		f, err := openRecord(o.record)
+		f, err := files.OpenRecord(o.record)
 		if err != nil {
-			return nil, &exitError{Code: exitRunUsage, Err: fmt.Errorf("--record: %w", err)}
+			return nil, &exit.Error{Code: exit.RunUsage, Err: fmt.Errorf("--record: %w", err)}
 		}
 		w.file, w.kept = f, newKeptLogs(o.record)
 		start := report.RecordStart{Command: userWords(p), Host: host, Version: buildVersion(), Hosts: []string{}}
@@ -141,7 +143,7 @@ func (a *app) watchJob(p plan.Plan, job *preparedJob, o runOptions, endJob conte
 		src := w.streamSource(s.name)
 		pump, err := launcher.NewPump(s.to, src)
 		if err != nil {
-			return nil, &exitError{Code: exitInternal, Err: fmt.Errorf("reading the job's %s: %w", s.name, err)}
+			return nil, &exit.Error{Code: exit.Internal, Err: fmt.Errorf("reading the job's %s: %w", s.name, err)}
 		}
 		*s.file = pump.Child()
 		w.pumps, w.sources = append(w.pumps, pump), append(w.sources, src)
@@ -895,7 +897,7 @@ func (w *watching) finish(st launcher.Status, failed bool) error {
 		fmt.Fprintf(w.a.own(), "%v\n", err)
 	}
 	if broken != "" {
-		return &exitError{Code: exitContract, Err: fmt.Errorf("--strict ended the job: %s", broken)}
+		return &exit.Error{Code: exit.Contract, Err: fmt.Errorf("--strict ended the job: %s", broken)}
 	}
 	return nil
 }

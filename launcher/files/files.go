@@ -1,4 +1,6 @@
-package main
+// Package files writes the files that a user asked for: whole or not at all, with
+// the mode that what is in them wants.
+package files
 
 import (
 	"errors"
@@ -13,28 +15,28 @@ import (
 
 // What a file gets that was not there; the umask takes its part.
 const (
-	modeShared  fs.FileMode = 0o666
-	modePrivate fs.FileMode = 0o600 // what a job or a person has said
+	Shared  fs.FileMode = 0o666
+	Private fs.FileMode = 0o600 // what a job or a person has said
 )
 
-// writeWhole writes what the user has asked for: a file that is there completely
+// Write writes what the user has asked for: a file that is there completely
 // or not at all. One that was there keeps its mode and its owner; what is no
 // regular file (a device, a pipe, a link) is written through.
-func writeWhole(name string, data []byte, mode fs.FileMode) error {
+func Write(name string, data []byte, mode fs.FileMode) error {
 	was, err := os.Lstat(name)
 	switch {
 	case err != nil:
-		return replace(name, data, mode, nil)
+		return Replace(name, data, mode, nil)
 	case was.Mode().IsRegular() && ownedByUs(was):
 		keep := was.Mode().Perm()
-		return replace(name, data, mode, &keep)
+		return Replace(name, data, mode, &keep)
 	}
 	return writeThrough(name, data, mode)
 }
 
-// replace puts a new file in the place of whatever is there. Errors name the
+// Replace puts a new file in the place of whatever is there. Errors name the
 // file that was wanted, not the one beside it that becomes it.
-func replace(name string, data []byte, mode fs.FileMode, keep *fs.FileMode) error {
+func Replace(name string, data []byte, mode fs.FileMode, keep *fs.FileMode) error {
 	beside := filepath.Join(filepath.Dir(name), ".fabrun-"+strconv.Itoa(os.Getpid())+"-"+strconv.FormatInt(time.Now().UnixNano(), 36))
 	f, err := os.OpenFile(beside, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
 	if err != nil {
@@ -73,10 +75,10 @@ func writeThrough(name string, data []byte, mode fs.FileMode) error {
 	return nil
 }
 
-// openRecord opens a file that one run alone writes, line by line. A second run
+// OpenRecord opens a file that one run alone writes, line by line. A second run
 // is refused before it has changed anything of the first one's.
-func openRecord(name string) (*os.File, error) {
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY, modePrivate)
+func OpenRecord(name string) (*os.File, error) {
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY, Private)
 	if err != nil {
 		return nil, err
 	}
