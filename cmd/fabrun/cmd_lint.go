@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"fabrun/envgen"
-	"fabrun/envgen/lint"
 	"fabrun/launcher/exit"
+	"fabrun/launcher/lint"
 	"fabrun/launcher/report"
 	"fabrun/topology/finding"
 )

@@ -39,7 +39,7 @@ var layers = []layer{
 	{"profiles", nil, []string{"os/exec", "net"}, "what a site knows; it never looks at a machine"},
 	{"profiles/qosconf", []string{"profiles", "topology/finding", "topology/pasted"}, pureStd, "a QoS plan as text for hosts and switches, and back"},
 	{"envgen", []string{"envgen/vars", "topology", "topology/finding", "profiles"}, pureStd, "decides; the same inputs give the same bytes"},
-	{"envgen/lint", []string{"envgen", "envgen/vars", "topology/finding", "profiles"}, pureStd, "reads scripts as text and runs nothing"},
+	{"launcher/lint", []string{"envgen", "envgen/vars", "topology/finding", "profiles"}, pureStd, "reads scripts as text and runs nothing"},
 	{"launcher/hosts", []string{"topology/finding"}, pureStd, "environment and files come in as values"},
 	{"launcher/openfoam", []string{"topology/finding"}, pureStd, "case files come in as text"},
 	{"launcher/cmdline", []string{"envgen", "envgen/vars", "topology"}, pureStd, "the one reader of command lines"},
@@ -52,7 +52,7 @@ var layers = []layer{
 	{"launcher/exit", nil, []string{"os", "os/exec", "net"}, "a status and its error; every package that can fail for a user returns one"},
 	{"launcher/files", nil, []string{"os/exec", "net"}, "writes what was asked for, whole or not at all"},
 	{"launcher/report", []string{
-		"envgen", "envgen/lint", "envgen/vars", "launcher/cmdline", "launcher/hosts", "launcher/plan", "launcher/preflight", "launcher/watch",
+		"envgen", "launcher/lint", "envgen/vars", "launcher/cmdline", "launcher/hosts", "launcher/plan", "launcher/preflight", "launcher/watch",
 		"profiles", "profiles/qosconf", "topology", "topology/finding", "topology/health", "topology/pasted",
 	}, []string{"os", "os/exec", "net"}, "shows; last and alone"},
 	{"testdata/hosts", nil, nil, "the machines of the tests and the demo, embedded"},
@@ -70,7 +70,7 @@ var homes = map[string]string{
 	"github.com/NVIDIA/go-nvml":   "cmd/fabrun-nvml",
 	"golang.org/x/crypto":         "launcher/remote",
 	"golang.org/x/term":           "cmd/fabrun",
-	"mvdan.cc/sh/v3":              "envgen/lint",
+	"mvdan.cc/sh/v3":              "launcher/lint",
 	"go.yaml.in/yaml":             "launcher/hosts",
 }
 

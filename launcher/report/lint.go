@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 
-	"fabrun/envgen/lint"
+	"fabrun/launcher/lint"
 	"fabrun/topology/finding"
 )
 
