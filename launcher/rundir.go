@@ -113,7 +113,7 @@ func sweep(path, mark string) {
 	d := os.NewFile(uintptr(fd), path)
 	defer closeQuietly(d)
 	info, err := d.Stat()
-	if err != nil || !ours(info) || flock(d, syscall.LOCK_EX|syscall.LOCK_NB) != nil || carried(mark) {
+	if err != nil || !OwnFile(info) || flock(d, syscall.LOCK_EX|syscall.LOCK_NB) != nil || carried(mark) {
 		return
 	}
 	//nolint:errcheck // the next one tries again

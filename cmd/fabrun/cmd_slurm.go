@@ -17,9 +17,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"fabrun/envgen"
-	"fabrun/launcher"
 	"fabrun/launcher/cmdline"
 	"fabrun/launcher/exit"
+	"fabrun/launcher/eyes"
 	"fabrun/launcher/hosts"
 	"fabrun/launcher/preflight"
 	"fabrun/launcher/report"
@@ -174,7 +174,7 @@ func runSlurmProlog(ctx context.Context, a *app, o slurmOptions) error {
 	}
 	job := a.slurmJob()
 	if job != "" {
-		defer store.saveJob(job, report.NodeJob{Job: job, Started: time.Now(), First: launcher.NewMeter(a.slurmNode(o)).Look(time.Now(), true)}, a.stderr)
+		defer store.saveJob(job, report.NodeJob{Job: job, Started: time.Now(), First: eyes.NewMeter(a.slurmNode(o)).Look(time.Now(), true)}, a.stderr)
 	}
 	key := fmt.Sprintf("%s %s %d", buildVersion(), a.profile, o.ports)
 	if store.cachedGood(key, o.cache, time.Now()) {
@@ -230,7 +230,7 @@ func runSlurmEpilog(_ context.Context, a *app, o slurmOptions) error {
 		return fmt.Errorf("what the prolog noted of job %s: %w", job, err)
 	}
 	now := time.Now()
-	last := launcher.NewMeter(a.slurmNode(o)).Look(now, true)
+	last := eyes.NewMeter(a.slurmNode(o)).Look(now, true)
 	traffic := watch.Traffic(rec.First, last, nil)
 	verdict := watch.JudgeCounters(watch.CounterJob{Hosts: []string{last.Host}}, []watch.HostTraffic{traffic})
 	rec.Ended, rec.Traffic, rec.Events = &now, &traffic, verdict.Events

@@ -18,6 +18,7 @@ import (
 
 	"fabrun/launcher"
 	"fabrun/launcher/exit"
+	"fabrun/launcher/eyes"
 	"fabrun/launcher/report"
 	"fabrun/launcher/watch"
 )
@@ -202,7 +203,7 @@ func runEye(ctx context.Context, a *app, opts watchOptions, files []string) erro
 	if err != nil {
 		return fmt.Errorf("host name: %w", err)
 	}
-	follow := launcher.Following{Dir: opts.follow, Keep: opts.keep}
+	follow := eyes.Following{Dir: opts.follow, Keep: opts.keep}
 	for _, p := range opts.patterns {
 		if !filepath.IsAbs(p) {
 			return exit.UsageError(fmt.Errorf("--pattern %q is no absolute path", p), "")
@@ -212,20 +213,20 @@ func runEye(ctx context.Context, a *app, opts watchOptions, files []string) erro
 			if !strings.Contains(p, "%h") && !opts.shared {
 				continue
 			}
-			p = launcher.ForHost(p, host)
+			p = eyes.ForHost(p, host)
 		}
 		follow.Patterns = append(follow.Patterns, p)
 	}
 	follow.Census() // before it is said that this eye is open: then the ranks start
 	rec := report.NewRecorder(a.stdout, time.Now, report.RecordStart{Host: host, Version: buildVersion(), Command: []string{}, Hosts: []string{host}})
-	cfg := launcher.EyesConfig{
+	cfg := eyes.Config{
 		Host: host, Follow: follow, Pairs: opts.pairs, Known: watch.Known{Promise: opts.promise()},
 		OnEvent: rec.Event, OnSample: rec.Sample, Relay: rec.Relay, OnQuiet: rec.Quiet,
 	}
 	if opts.counters {
-		cfg.Meter = launcher.NewMeter(host).WithGPUs(a.nvmlHelper())
+		cfg.Meter = eyes.NewMeter(host).WithGPUs(a.nvmlHelper())
 	}
-	eyes := launcher.NewEyes(cfg)
+	eyes := eyes.NewNode(cfg)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended := make(chan bool, 1) // whether the job has

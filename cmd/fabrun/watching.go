@@ -21,6 +21,7 @@ import (
 	"fabrun/launcher"
 	"fabrun/launcher/cmdline"
 	"fabrun/launcher/exit"
+	"fabrun/launcher/eyes"
 	"fabrun/launcher/files"
 	"fabrun/launcher/plan"
 	"fabrun/launcher/remote"
@@ -34,7 +35,7 @@ type watching struct {
 	a         *app
 	p         plan.Plan
 	mark      string // of the job's processes, on every host
-	eyes      *launcher.Eyes
+	eyes      *eyes.Node
 	pumps     []*launcher.Pump
 	sources   []*watch.Source
 	record    *report.Recorder
@@ -99,7 +100,7 @@ func (a *app) watchJob(p plan.Plan, job *preparedJob, o runOptions, endJob conte
 			w.record.Plan(text.Bytes())
 		}
 	}
-	follow, readOut, readErr := launcher.LogPlaces(set, job.dir, workDir(p.Command))
+	follow, readOut, readErr := eyes.LogPlaces(set, job.dir, workDir(p.Command))
 	follow.Keep = o.record != ""
 	w.dir = job.dir
 	follow.Census()
@@ -107,7 +108,7 @@ func (a *app) watchJob(p plan.Plan, job *preparedJob, o runOptions, endJob conte
 	// The job's streams must not wait for whoever reads stderr, or for the file
 	// of the record.
 	w.told = newQueue()
-	cfg := launcher.EyesConfig{
+	cfg := eyes.Config{
 		Host: host, Follow: follow, OnSample: w.sample, Pairs: o.record != "",
 		OnEvent: func(e watch.Event) { w.told.put(func() { w.event(e) }) },
 		Relay:   func(line string) { w.told.put(func() { w.relay(line) }) },
@@ -123,10 +124,10 @@ func (a *app) watchJob(p plan.Plan, job *preparedJob, o runOptions, endJob conte
 		// A login node or launcher pod is none of the job's hosts: what it has and
 		// moves says nothing.
 		if runsHere(p, w.peers) {
-			cfg.Meter = launcher.NewMeter(host).WithGPUs(a.nvmlHelper())
+			cfg.Meter = eyes.NewMeter(host).WithGPUs(a.nvmlHelper())
 		}
 	}
-	w.eyes = launcher.NewEyes(cfg)
+	w.eyes = eyes.NewNode(cfg)
 	if job.sessions {
 		w.taps = map[string]bool{"stdout": readOut, "stderr": readErr}
 		readOut, readErr = false, false
@@ -403,11 +404,11 @@ func (w *watching) quiet(node string, procs []watch.Standing) {
 	s.silent[node] = procs
 	all := len(s.silent) >= len(s.open)
 	if !all && s.wait == nil {
-		s.wait = time.AfterFunc(launcher.StallAfter, func() { w.stalled(2 * launcher.StallAfter) })
+		s.wait = time.AfterFunc(eyes.StallAfter, func() { w.stalled(2 * eyes.StallAfter) })
 	}
 	w.mu.Unlock()
 	if all {
-		w.stalled(launcher.StallAfter)
+		w.stalled(eyes.StallAfter)
 	}
 }
 

@@ -1,4 +1,4 @@
-package launcher
+package eyes
 
 import (
 	"bytes"
@@ -6,37 +6,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 )
 
 // What the user set as NCCL_DEBUG_FILE or UCX_LOG_FILE is read where it goes, and
 // is the user's: nothing of it is changed or removed, and what was there before
 // the job is not read.
-
-// sharedFileSystems are those that several nodes see at once, by the number that
-// statfs(2) gives (linux/magic.h, and each file system's own source). FUSE may be
-// one (GlusterFS, sshfs, DAOS) and is taken for one.
-var sharedFileSystems = map[int64]string{
-	0x6969: "nfs", 0xFF534D42: "cifs", 0xFE534D42: "smb2", 0x517B: "smb", 0x0BD00BD0: "lustre", 0x47504653: "gpfs",
-	0x19830326: "beegfs", 0x00C36400: "ceph", 0x01021997: "9p", 0xAAD7AAEA: "panfs", 0x20030528: "orangefs",
-	0x5346414F: "afs", 0x7461636F: "ocfs2", 0x01161970: "gfs2", 0x65735546: "fuse",
-}
-
-// SharedLogs reports whether the files of a pattern lie on a file system that
-// other nodes see too; known is false where its directory is not there.
-func SharedLogs(pattern string) (shared, known bool) {
-	dir := filepath.Dir(pattern)
-	for strings.Contains(dir, "%") {
-		dir = filepath.Dir(dir)
-	}
-	var st syscall.Statfs_t
-	if err := syscall.Statfs(dir, &st); err != nil {
-		return false, false
-	}
-	_, shared = sharedFileSystems[int64(st.Type)&0xffffffff]
-	return shared, true
-}
 
 // ForHost is the pattern with the host's name in it, as NCCL (up to the first
 // dot) and UCX write it.
@@ -108,11 +83,4 @@ func (f *Following) startOf(name string, info os.FileInfo) int64 {
 		return 0 // written anew
 	}
 	return was.size
-}
-
-// ours reports whether a file of a pattern is the user's own: in a directory that
-// others may write to, a pattern also matches what they put there.
-func ours(info os.FileInfo) bool {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	return ok && int(st.Uid) == os.Getuid()
 }

@@ -1,4 +1,4 @@
-package launcher
+package eyes
 
 import (
 	"io/fs"

@@ -1,4 +1,4 @@
-package launcher
+package eyes
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	"fabrun/launcher"
 	"fabrun/launcher/watch"
 )
 
@@ -59,7 +60,7 @@ type followed struct {
 func NewFollower(w *watch.Watcher, what Following) *Follower {
 	f := &Follower{w: w, what: what, files: map[string]*followed{}, buf: make([]byte, 128<<10), slow: map[string]bool{}}
 	for _, p := range what.Patterns {
-		f.slow[p], _ = SharedLogs(p)
+		f.slow[p], _ = launcher.SharedLogs(p)
 	}
 	return f
 }
@@ -126,7 +127,7 @@ func globOf(p string) string {
 // read takes what one file has beyond what was read of it.
 func (f *Follower) read(name string, private bool) int64 {
 	info, err := os.Stat(name)
-	if err != nil || !info.Mode().IsRegular() || !private && !ours(info) {
+	if err != nil || !info.Mode().IsRegular() || !private && !launcher.OwnFile(info) {
 		return 0
 	}
 	file := f.files[name]

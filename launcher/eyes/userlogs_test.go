@@ -1,4 +1,4 @@
-package launcher
+package eyes
 
 import (
 	"os"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"fabrun/launcher"
 	"fabrun/launcher/watch"
 )
 
@@ -139,13 +140,13 @@ func TestForHost(t *testing.T) {
 			t.Errorf("%s on %s: %s, want %s", c.pattern, c.host, got, c.want)
 		}
 	}
-	if shared, known := SharedLogs("/proc/self/nccl.%p"); shared || !known {
+	if shared, known := launcher.SharedLogs("/proc/self/nccl.%p"); shared || !known {
 		t.Errorf("/proc: shared %v known %v", shared, known)
 	}
-	if _, known := SharedLogs("/no/such/directory/nccl.%p"); known {
+	if _, known := launcher.SharedLogs("/no/such/directory/nccl.%p"); known {
 		t.Error("a directory that is not there is known")
 	}
-	if shared, known := SharedLogs("/proc/%h/%p/log"); shared || !known {
+	if shared, known := launcher.SharedLogs("/proc/%h/%p/log"); shared || !known {
 		t.Errorf("names in the directory: shared %v known %v", shared, known)
 	}
 }

@@ -1,4 +1,7 @@
-package launcher
+// Package eyes sees a running job: on each node its logs as they grow, its
+// counters and connections, and on the node that started it what all of them say
+// together.
+package eyes
 
 import (
 	"context"
@@ -7,8 +10,8 @@ import (
 	"fabrun/launcher/watch"
 )
 
-// EyesConfig is what the eyes of one node look at.
-type EyesConfig struct {
+// Config is what the eyes of one node look at.
+type Config struct {
 	Host    string
 	Follow  Following
 	Meter   *Meter // nil: no counters
@@ -66,9 +69,9 @@ func samplePause(age, most time.Duration) time.Duration {
 	return min(max(age/10, sampleFirst), most)
 }
 
-// Eyes watch the job on one node: its private logs and this node's counters.
-type Eyes struct {
-	cfg      EyesConfig
+// Node watch the job on one node: its private logs and this node's counters.
+type Node struct {
+	cfg      Config
 	watcher  *watch.Watcher
 	follower *Follower
 	progress uint64            // lines that were read
@@ -78,9 +81,9 @@ type Eyes struct {
 	stuck    bool              // and it was said
 }
 
-// NewEyes takes the first look at the counters: what comes later is compared
+// NewNode takes the first look at the counters: what comes later is compared
 // with it.
-func NewEyes(cfg EyesConfig) *Eyes {
+func NewNode(cfg Config) *Node {
 	if cfg.Sample == 0 {
 		cfg.Sample = sampleEvery
 	}
@@ -90,7 +93,7 @@ func NewEyes(cfg EyesConfig) *Eyes {
 	if cfg.Stuck == 0 {
 		cfg.Stuck = StuckAfter
 	}
-	e := &Eyes{cfg: cfg, grown: time.Now()}
+	e := &Node{cfg: cfg, grown: time.Now()}
 	e.watcher = watch.New(watch.Options{OnEvent: cfg.OnEvent, Relay: cfg.Relay, Pairs: cfg.Pairs, Now: time.Now, Host: cfg.Host, Known: cfg.Known})
 	e.follower = NewFollower(e.watcher, cfg.Follow)
 	e.sample(false)
@@ -98,9 +101,9 @@ func NewEyes(cfg EyesConfig) *Eyes {
 }
 
 // Watcher is what the streams of the job are written to where they are read.
-func (e *Eyes) Watcher() *watch.Watcher { return e.watcher }
+func (e *Node) Watcher() *watch.Watcher { return e.watcher }
 
-func (e *Eyes) sample(last bool) {
+func (e *Node) sample(last bool) {
 	if e.cfg.Meter == nil {
 		return
 	}
@@ -139,7 +142,7 @@ func (e *Eyes) sample(last bool) {
 }
 
 // Run looks until ctx ends, and then once more.
-func (e *Eyes) Run(ctx context.Context) {
+func (e *Node) Run(ctx context.Context) {
 	poll := time.NewTimer(pollFirst)
 	defer poll.Stop()
 	began := time.Now()
@@ -166,7 +169,7 @@ func (e *Eyes) Run(ctx context.Context) {
 }
 
 // progressed tells when the logs fall silent, and when they go on.
-func (e *Eyes) progressed(now time.Time) {
+func (e *Node) progressed(now time.Time) {
 	n := e.watcher.Progress()
 	silence := now.Sub(e.grown)
 	switch {

@@ -1,4 +1,4 @@
-package launcher
+package eyes
 
 import (
 	"context"
@@ -19,7 +19,7 @@ func TestEyesTellSilence(t *testing.T) {
 	log := filepath.Join(dir, "nccl.n1.7.log")
 	synctest.Test(t, func(t *testing.T) {
 		var told []int // processes; -1: they go on
-		e := NewEyes(EyesConfig{Host: "n1", Follow: Following{Dir: dir}, Stall: time.Minute, OnQuiet: func(procs []watch.Standing) {
+		e := NewNode(Config{Host: "n1", Follow: Following{Dir: dir}, Stall: time.Minute, OnQuiet: func(procs []watch.Standing) {
 			if procs == nil {
 				told = append(told, -1)
 				return
@@ -61,7 +61,7 @@ func TestEyesWaitForNoCounters(t *testing.T) {
 		stuck, samples := 0, 0
 		meter := &Meter{host: "n1", sys: hangingFS{answer}, proc: t.TempDir()}
 		began := time.Now()
-		e := NewEyes(EyesConfig{Host: "n1", Follow: Following{Dir: t.TempDir()}, Meter: meter, OnSample: func(watch.Sample) { samples++ }, OnStuck: func() { stuck++ }})
+		e := NewNode(Config{Host: "n1", Follow: Following{Dir: t.TempDir()}, Meter: meter, OnSample: func(watch.Sample) { samples++ }, OnStuck: func() { stuck++ }})
 		if took := time.Since(began); took != StuckAfter {
 			t.Errorf("the start waited %v, want %v", took, StuckAfter)
 		}
