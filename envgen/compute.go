@@ -125,6 +125,7 @@ func Compute(in Input) Result {
 		}
 		vars = s.withUser(n, vars)
 		s.knownBugs(n, vars)
+		s.explainPorts(n, vars)
 		left := slices.DeleteFunc(n.left, func(v Var) bool { return indexVar(vars, v.Name) >= 0 })
 		res.Hosts = append(res.Hosts, HostEnv{Host: n.h.Name, Vars: vars, Left: left})
 	}
@@ -142,6 +143,21 @@ func Compute(in Input) Result {
 	finding.Sort(res.Findings)
 	res.Findings = finding.Fold(res.Findings)
 	return res
+}
+
+// explainPorts keeps what was seen of a node's ports where no variable shows it.
+func (s *state) explainPorts(n *node, vars []Var) {
+	shown := func(name string) bool {
+		return indexVar(vars, name) >= 0 || slices.ContainsFunc(n.left, func(v Var) bool { return v.Name == name })
+	}
+	if len(n.ports) == 0 || shown("NCCL_IB_HCA") || shown("UCX_NET_DEVICES") {
+		return
+	}
+	why := "no port of this node is the job's"
+	if len(n.use) > 0 {
+		why = "the job's ports are not for libraries that ask for verbs devices: " + strings.Join(portNames(n.use), ", ")
+	}
+	n.leave(Var{Name: "NCCL_IB_HCA", Rule: "hca.nccl-set", Origin: FromPlan, Scope: NodeScope, Why: why, Evidence: portEvidence(n.use), Rejected: n.rejectedPorts()})
 }
 
 func wantOf(p *profiles.Profile) gidWant {
@@ -344,32 +360,21 @@ func markScopes(hosts []HostEnv) {
 
 func (s *state) noRDMA() {
 	seen := "no RDMA device"
-	var reasons []string // each once, with the ports that it is told of
-	ports := map[string][]string{}
 	hint := ""
+	var ports []*port
 	for _, n := range s.nodes {
+		ports = append(ports, n.ports...)
 		for _, p := range n.ports {
-			why := p.reject
-			if p.rejectID == "hca.device-node" {
-				if dev := p.hca.CharDevice; dev != "" {
-					why = strings.ReplaceAll(why, dev, "uverbs…")
-				}
+			switch p.rejectID {
+			case "hca.device-node":
 				hint = n.h.Container.RDMAOptions()
-			}
-			if ports[why] == nil {
-				reasons = append(reasons, why)
-			}
-			if !slices.Contains(ports[why], p.name()) {
-				ports[why] = append(ports[why], p.name())
+			case "hca.memlock":
+				hint = n.h.RaiseMemlock()
 			}
 		}
 	}
-	if len(reasons) > 0 {
-		var said []string
-		for _, why := range reasons[:min(3, len(reasons))] {
-			said = append(said, fewNames(ports[why])+": "+why)
-		}
-		seen = strings.Join(said, "; ")
+	if len(ports) > 0 {
+		seen = whyOut(ports)
 	}
 	if s.unfit() {
 		s.add(finding.Finding{
@@ -379,13 +384,36 @@ func (s *state) noRDMA() {
 		return
 	}
 	sev := finding.Note
-	if len(reasons) > 0 {
+	if len(ports) > 0 {
 		sev = finding.Warning // devices are there and none can be used
 	}
 	s.add(finding.Finding{
 		ID: "hca.none", Severity: sev, Seen: seen, Wanted: "an RDMA port that the job can use",
 		Subject: "the job's hosts", Why: "the job runs over TCP; nothing was set", Hint: hint,
 	})
+}
+
+// whyOut says why none of these ports can be used, the first reasons each once.
+func whyOut(ports []*port) string {
+	var reasons []string
+	told := map[string][]string{}
+	for _, p := range ports {
+		why := p.reject
+		if dev := p.hca.CharDevice; p.rejectID == "hca.device-node" && dev != "" {
+			why = strings.ReplaceAll(why, dev, "uverbs…")
+		}
+		if told[why] == nil {
+			reasons = append(reasons, why)
+		}
+		if !slices.Contains(told[why], p.name()) {
+			told[why] = append(told[why], p.name())
+		}
+	}
+	var said []string
+	for _, why := range reasons[:min(3, len(reasons))] {
+		said = append(said, fewNames(told[why])+": "+why)
+	}
+	return strings.Join(said, "; ")
 }
 
 // fewNames writes out the first of many names.
@@ -418,13 +446,9 @@ func (s *state) oddNodes() {
 		if len(n.use) > 0 {
 			continue
 		}
-		var why []string
-		for _, p := range n.ports {
-			why = append(why, p.name()+": "+p.reject)
-		}
 		seen := "no RDMA device"
-		if len(why) > 0 {
-			seen = strings.Join(why[:min(3, len(why))], "; ")
+		if len(n.ports) > 0 {
+			seen = whyOut(n.ports)
 		}
 		s.add(finding.Finding{
 			ID: "hca.none-on-host", Severity: finding.Error, Host: n.h.Name, Subject: "RDMA devices", Seen: seen,

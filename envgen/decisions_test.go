@@ -116,6 +116,7 @@ func decisions() []decision {
 		{name: "InfiniBand beside RoCE, the profile says Ethernet", hosts: []topology.Host{dualStorage(lid(infiniband("i1", 1)), "Ethernet")}, profile: "roce-dscp26", job: ompi5},
 		{name: "a container with two of four devices", hosts: []topology.Host{uverbs(manyHCAs("n1", 4), "uverbs1", "uverbs3")}, profile: "roce-dscp26", job: ompi5},
 		{name: "one of four devices may not be opened", hosts: []topology.Host{change(uverbs(manyHCAs("n1", 4), "uverbs0", "uverbs1", "uverbs2", "uverbs3"), func(h *topology.Host) { h.DeviceNodes.Openable = []string{"uverbs0", "uverbs1", "uverbs2"} })}, profile: "roce-dscp26", job: ompi5},
+		{name: "one of two hosts may lock next to no memory", hosts: []topology.Host{manyHCAs("n1", 2), locks(manyHCAs("n2", 2), 64<<10, 64<<10, nil)}, profile: "roce-dscp26", job: ompi5},
 		{name: "the profile's subnets leave a port out", hosts: []topology.Host{manyHCAs("n1", 2)}, profile: "roce-dscp26", change: func(p *profiles.Profile) { p.Fabric.Subnets = []string{"10.10.1.0/24"} }, job: ompi5},
 		{name: "a management port of the same model", hosts: []topology.Host{defaultRoute(manyHCAs("n1", 2), "rdma0")}, profile: "roce-dscp26", job: ompi5},
 		{name: "a storage card beside GPUs with a NIC each", hosts: []topology.Host{addRoCE(gpuServer("g1", 1), "mlx5_7", "0000:f1:00.0", "MT4129", "stor0", "10.60.0.1/24", 400)}, profile: "roce-dscp26", job: nccl("2.27.3")},

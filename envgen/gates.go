@@ -57,7 +57,7 @@ func (s *state) pluginMissing(n *node) {
 		}
 		f := finding.Finding{
 			ID: "gate.efa-plugin", Severity: finding.Error, Host: n.h.Name, Subject: "NCCL", Seen: "EFA, and no network plugin for NCCL",
-			Wanted: "the " + d.NCCLPlugin + " plugin (libnccl-net.so)", Why: "NCCL itself cannot use EFA: it goes over TCP", Hint: "install aws-ofi-nccl, or use an image that has it",
+			Wanted: "the plugin " + d.NCCLPlugin + " (libnccl-net.so)", Why: "NCCL itself cannot use EFA: it goes over TCP", Hint: "install aws-ofi-nccl, or use an image that has it",
 		}
 		if d.Family == topology.CXI {
 			f.ID, f.Seen = "gate.cxi-plugin", "Slingshot, and no network plugin for NCCL"

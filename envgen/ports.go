@@ -49,6 +49,9 @@ func (p *port) rate() float64 {
 
 // file is the path of one of the port's files, as evidence names it.
 func (p *port) file(name string) string {
+	if p.family == topology.CXI { // its link is told by its interface
+		return "sys/class/net/" + p.p.Netdev + "/operstate"
+	}
 	return "sys/class/infiniband/" + p.hca.Name + "/ports/" + strconv.Itoa(p.p.Number) + "/" + name
 }
 
@@ -106,6 +109,7 @@ func portRules() []portRule {
 		{"hca.driver", portDriver},
 		{"hca.family", portFamily},
 		{"hca.device-node", portNode},
+		{"hca.memlock", portMemlock},
 		{"hca.port-down", portDown},
 		{"hca.link-layer", portLinkLayer},
 		{"hca.network", portNetwork},
@@ -141,6 +145,21 @@ func portFamily(_ *state, p *port) string {
 
 // portNode: libraries find devices in sysfs and open them in /dev/infiniband.
 func portNode(_ *state, p *port) string { return p.node.h.Unopenable(p.hca) }
+
+// portMemlock: what RDMA sends is pinned. Below this not even the queues of one
+// connection can be (UCX's and NCCL's completion queues alone take as much), so
+// the old default of 64 KiB ends every RDMA job at its start. The hard limit
+// counts, which the launchers' daemons and 'fabrun rank' may raise the soft one to;
+// what is above may still be too little, and is for the check to say.
+func portMemlock(_ *state, p *port) string {
+	const queues = 256 << 10
+	l := p.node.h.Limits
+	hard := l.Lockable(l.MemlockHard)
+	if hard == nil || *hard >= queues || !topology.DriverNamed(p.hca.Driver).Uverbs {
+		return ""
+	}
+	return fmt.Sprintf("only %d KiB may be locked (RLIMIT_MEMLOCK), and RDMA pins more than that for its queues alone", *hard>>10)
+}
 
 func portDown(_ *state, p *port) string {
 	if p.infiniband() && (p.p.State == "INIT" || p.p.State == "ARMED") {

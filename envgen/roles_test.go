@@ -9,6 +9,7 @@ import (
 
 	"fabrun/profiles"
 	"fabrun/topology"
+	"fabrun/topology/finding"
 )
 
 // hosts of the tables below are built from few parts.
@@ -201,6 +202,12 @@ func TestPortRoles(t *testing.T) {
 		{name: "a container with two of four devices", host: uverbs(manyHCAs("n1", 4), "uverbs1", "uverbs3"), want: "mlx5_1:1 mlx5_3:1", why: map[string]string{"mlx5_0:1": "hca.device-node no /dev/infiniband/uverbs0"}},
 		{name: "devices that may not be opened", host: change(uverbs(two(), "uverbs0", "uverbs1"), func(h *topology.Host) { h.DeviceNodes.Openable = []string{"uverbs1"} }), want: "mlx5_1:1", why: map[string]string{"mlx5_0:1": "hca.device-node may not be opened"}},
 		{name: "device nodes that nobody looked at", host: change(uverbs(two()), func(h *topology.Host) { h.DeviceNodes = nil }), want: "mlx5_0:1 mlx5_1:1"},
+		{name: "a process that may lock 64 KiB", host: locks(two(), 64<<10, 64<<10, nil), want: "", why: map[string]string{"mlx5_0:1": "hca.memlock only 64 KiB"}},
+		{name: "and whose hard limit is none", host: locks(two(), 64<<10, topology.Unlimited, nil), want: "mlx5_0:1 mlx5_1:1"},
+		{name: "and which holds CAP_IPC_LOCK", host: locks(two(), 64<<10, 64<<10, ptr(true)), want: "mlx5_0:1 mlx5_1:1"},
+		{name: "and which does not hold it", host: locks(two(), 64<<10, 64<<10, ptr(false)), want: "", why: map[string]string{"mlx5_0:1": "hca.memlock"}},
+		{name: "a process that may lock 8 MiB, which is for the check to say", host: locks(two(), 8<<20, 8<<20, ptr(false)), want: "mlx5_0:1 mlx5_1:1"},
+		{name: "Slingshot under a limit of locked memory", host: locks(special("c1", "cxi", "cxi0"), 64<<10, 64<<10, nil), want: "cxi0:1"},
 		{name: "Slingshot needs no uverbs", host: change(special("c1", "cxi", "cxi0"), func(h *topology.Host) { h.DeviceNodes = &topology.DeviceNodes{Names: []string{}} }), want: "cxi0:1"},
 		{name: "a pod with its own VF", host: pod(), want: "mlx5_9:1", why: map[string]string{"mlx5_0:1": "hca.gid another network namespace"}},
 		{name: "a PF and its VFs", host: withVFs(cx4lx("n1", "10.1.4.1")), want: "mlx5_0:1", why: map[string]string{"mlx5_2:1": "hca.virtual"}},
@@ -232,6 +239,36 @@ func TestPortRoles(t *testing.T) {
 				t.Errorf("%s: %s is out by %q: %q, want %q: %q", tt.name, name, p.rejectID, p.reject, rule, part)
 			}
 		}
+	}
+}
+
+// locks is a host whose processes may lock so much memory.
+func locks(h topology.Host, soft, hard uint64, capability *bool) topology.Host {
+	h.Limits.MemlockSoft, h.Limits.MemlockHard, h.Limits.IPCLock = &soft, &hard, capability
+	return h
+}
+
+// A host where next to nothing can be locked is named as the one that cannot take
+// part, and alone it is no RDMA job, with the way out.
+func TestMemlockInThePlan(t *testing.T) {
+	good, bad := manyHCAs("n1", 2), locks(manyHCAs("n2", 2), 64<<10, 64<<10, nil)
+	find := func(id string, hosts ...topology.Host) finding.Finding {
+		res := Compute(Input{Hosts: hosts, Profile: load(t, "roce-dscp26")})
+		for _, f := range res.Findings {
+			if f.ID == id {
+				return f
+			}
+		}
+		return finding.Finding{}
+	}
+	if f := find("hca.none-on-host", good, bad); f.Host != "n2" || !strings.Contains(f.Seen, "64 KiB") {
+		t.Errorf("one of two: %+v", f)
+	}
+	if f := find("hca.none", bad); !strings.Contains(f.Seen, "64 KiB") || !strings.Contains(f.Hint, "ulimit -l unlimited") {
+		t.Errorf("alone: %+v", f)
+	}
+	if f := find("hca.none-on-host", good, locks(manyHCAs("n2", 2), 64<<10, 64<<10, ptr(true))); f.ID != "" {
+		t.Errorf("with CAP_IPC_LOCK: %+v", f)
 	}
 }
 

@@ -362,6 +362,7 @@ type RouteRule struct {
 type Limits struct {
 	MemlockSoft *uint64 // bytes; ^uint64(0) unlimited
 	MemlockHard *uint64
+	IPCLock     *bool // CAP_IPC_LOCK, which lifts that limit; nil unknown
 	NofileSoft  *uint64
 	NofileHard  *uint64
 	ShmBytes    *int64 // size of dev/shm
@@ -384,6 +385,22 @@ type Limits struct {
 
 // Unlimited is the value of a limit that is not limited.
 const Unlimited = ^uint64(0)
+
+// Lockable is how many bytes a process may pin under a limit of it; nil unknown.
+func (l Limits) Lockable(limit *uint64) *uint64 {
+	if l.IPCLock != nil && *l.IPCLock {
+		return new(Unlimited)
+	}
+	return limit
+}
+
+// RaiseMemlock is how the limit of locked memory is raised for jobs on a host.
+func (h *Host) RaiseMemlock() string {
+	if h.Container.Kind != "" {
+		return "docker run --ulimit memlock=-1 --cap-add IPC_LOCK"
+	}
+	return "ulimit -l unlimited; limits.conf: * - memlock unlimited; systemd: LimitMEMLOCK=infinity; Slurm: PropagateResourceLimitsExcept=MEMLOCK"
+}
 
 // Module is a loaded (or built in) kernel module.
 type Module struct {

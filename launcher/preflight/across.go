@@ -86,7 +86,7 @@ func Facts(h topology.Host) []Fact {
 			}
 		}
 	}
-	add("memlock", "locked memory", limit(h.Limits.MemlockSoft), finding.Error, "registration fails on one host only")
+	add("memlock", "locked memory", limit(h.Limits.Lockable(h.Limits.MemlockSoft)), finding.Error, "registration fails on one host only")
 	if n := h.Limits.NofileSoft; n != nil {
 		add("nofile", "open files", strconv.FormatUint(*n, 10), finding.Note, "large jobs fail on one host only")
 	}

@@ -313,7 +313,7 @@ func checkDomain(l *look) {
 }
 
 func checkMemlock(l *look) {
-	m := l.h.Limits.MemlockSoft
+	m := l.h.Limits.Lockable(l.h.Limits.MemlockSoft)
 	if m == nil || *m == topology.Unlimited {
 		return
 	}
@@ -324,11 +324,7 @@ func checkMemlock(l *look) {
 	if *m >= 1<<30 {
 		sev = finding.Warning
 	}
-	hint := "ulimit -l unlimited; limits.conf: * - memlock unlimited; systemd: LimitMEMLOCK=infinity; Slurm: PropagateResourceLimitsExcept=MEMLOCK"
-	if l.h.Container.Kind != "" {
-		hint = "docker run --ulimit memlock=-1 --cap-add IPC_LOCK"
-	}
-	l.say(sev, "locked memory", bytesText(*m), "unlimited", "memory registration fails: 'Cannot allocate memory'", hint)
+	l.say(sev, "locked memory", bytesText(*m), "unlimited", "memory registration fails: 'Cannot allocate memory'", l.h.RaiseMemlock())
 }
 
 func checkNofile(l *look) {

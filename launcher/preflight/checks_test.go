@@ -115,6 +115,7 @@ func TestHostFindings(t *testing.T) {
 		{"iommu", func(h *H) { h.IOMMU.Groups, h.IOMMU.Passthrough = ptr(20), ptr(false) }, "warning pcie.iommu"},
 		{"numa", func(h *H) { h.HCAs[0].NUMA = nil }, "note numa.placement"},
 		{"peermem", func(h *H) { h.PeerMemory = topology.PeerMemory{NvidiaPeermem: ptr(false)} }, "warning gdr.peer-memory"},
+		{"memlock 64k under CAP_IPC_LOCK", func(h *H) { h.Limits.MemlockSoft, h.Limits.IPCLock = ptr(uint64(65536)), ptr(true) }, ""},
 		{"memlock 64k", func(h *H) { h.Limits.MemlockSoft = ptr(uint64(65536)) }, "error limits.memlock"},
 		{"shm 64M", func(h *H) { h.Limits.ShmBytes = ptr(int64(64 << 20)) }, "error limits.shm"},
 		{"nofile", func(h *H) { h.Limits.NofileSoft = ptr(uint64(1024)) }, "note limits.nofile"},

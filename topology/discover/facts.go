@@ -28,6 +28,7 @@ import (
 //
 //	-- fabrun/limits --             of the process that looked
 //	memlock 65536 unlimited         soft, hard: bytes
+//	ipc-lock no                     whether CAP_IPC_LOCK lifts that limit
 //	nofile 1024 1048576             soft, hard
 //	shm 67108864 67104768           size and free bytes of dev/shm
 //	pids-max 4915                   of the cgroup; "max" is unlimited
@@ -427,7 +428,7 @@ func parseSize(s string) (*int64, error) {
 
 func parseLimits(text []byte, h *topology.Host) []string {
 	return eachLine(text, func(w []string, _ string) error {
-		want := map[string]int{"memlock": 3, "nofile": 3, "shm": 3, "pids-max": 2}[w[0]]
+		want := map[string]int{"memlock": 3, "nofile": 3, "shm": 3, "pids-max": 2, "ipc-lock": 2}[w[0]]
 		if want == 0 {
 			return nil
 		}
@@ -445,6 +446,9 @@ func parseLimits(text []byte, h *topology.Host) []string {
 		switch w[0] {
 		case "memlock":
 			return pair(&h.Limits.MemlockSoft, &h.Limits.MemlockHard)
+		case "ipc-lock":
+			h.Limits.IPCLock, err = parseYesNo(w[1])
+			return err
 		case "nofile":
 			return pair(&h.Limits.NofileSoft, &h.Limits.NofileHard)
 		case "shm":

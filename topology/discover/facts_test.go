@@ -76,9 +76,9 @@ func TestReadFacts(t *testing.T) {
 		},
 		{
 			name: "limits",
-			fsys: files(SectionLimits, "memlock 65536 unlimited\nnofile 1024 1048576\nshm 67108864 -\npids-max 4915\nfuture 1 2 3\n"),
+			fsys: files(SectionLimits, "memlock 65536 unlimited\nipc-lock yes\nnofile 1024 1048576\nshm 67108864 -\npids-max 4915\nfuture 1 2 3\n"),
 			want: topology.Host{Limits: topology.Limits{
-				MemlockSoft: new(uint64(65536)), MemlockHard: new(topology.Unlimited),
+				MemlockSoft: new(uint64(65536)), MemlockHard: new(topology.Unlimited), IPCLock: new(true),
 				NofileSoft: new(uint64(1024)), NofileHard: new(uint64(1048576)), ShmBytes: new(int64(67108864)), PidsMax: new(int64(4915)),
 			}},
 		},

@@ -32,6 +32,7 @@ var (
 		{ID: "hca.family", About: "the driver decides which libraries can use a device"},
 		{ID: "hca.gid", About: "a RoCE port needs a routable GID of the right version on its own netdev"},
 		{ID: "hca.link-layer", About: "the link layer must be the profile's"},
+		{ID: "hca.memlock", About: "RDMA pins memory: a process that may lock next to none cannot use a device"},
 		{ID: "hca.mvapich", About: "MVAPICH2's devices, GID and service level"},
 		{ID: "hca.nccl-set", About: "one exact set of ports per node for NCCL, the same for every rank"},
 		{ID: "hca.network", About: "addresses outside the profile's subnets are another network's"},

@@ -370,6 +370,32 @@ func TestThisMachine(t *testing.T) {
 	}
 }
 
+func TestLocksFreely(t *testing.T) {
+	const first = "         0          0 4294967295\n"
+	status := func(uid, eff, amb string) string {
+		return "Name:\tx\nUid:\t" + uid + "\t" + uid + "\t" + uid + "\t" + uid + "\nCapEff:\t" + eff + "\nCapAmb:\t" + amb + "\n"
+	}
+	for _, c := range []struct {
+		name, status, uidMap string
+		can, known           bool
+	}{
+		{"root", status("0", "000001ffffffffff", "0000000000000000"), first, true, true},
+		{"root of a container without it", status("0", "00000000a80425fb", "0000000000000000"), first, false, true},
+		{"root of a container with it", status("0", "00000000a80465fb", "0000000000000000"), first, true, true},
+		{"root of another user namespace", status("0", "000001ffffffffff", "0000000000000000"), "0 1000 1\n1 100000 65536\n", false, true},
+		{"a user", status("1000", "0000000000000000", "0000000000000000"), first, false, true},
+		{"a user's program with it, which an exec loses", status("1000", "0000000000004000", "0000000000000000"), first, false, true},
+		{"a user with it as ambient", status("1000", "0000000000004000", "0000000000004000"), first, true, true},
+		{"no capabilities told", "Name:\tx\nUid:\t0\t0\t0\t0\n", first, false, false},
+		{"no map", status("0", "000001ffffffffff", "0000000000000000"), "", false, false},
+		{"garbage", "CapEff:\tno\nCapEff:\nUid:\t\n", "x", false, false},
+	} {
+		if can, known := locksFreely(c.status, c.uidMap); can != c.can || known != c.known {
+			t.Errorf("%s: %v, %v, want %v, %v", c.name, can, known, c.can, c.known)
+		}
+	}
+}
+
 func TestSoftNofile(t *testing.T) {
 	text := "Limit                     Soft Limit           Hard Limit           Units\nMax open files            1024                 524288               files\n"
 	if got := softNofile(text); got != "1024" {

@@ -20,6 +20,9 @@ func (m *machine) limits() ([]byte, error) {
 	if err := syscall.Getrlimit(rlimitMemlock, &memlock); err == nil {
 		fmt.Fprintf(&b, "memlock %s %s\n", limitText(memlock.Cur), limitText(memlock.Max))
 	}
+	if can, known := locksFreely(m.read("proc/self/status"), m.read("proc/self/uid_map")); known {
+		fmt.Fprintf(&b, "ipc-lock %s\n", yesNo(can))
+	}
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &nofile); err == nil {
 		// A Go program raises its own soft limit at start and gives children the
 		// old one back; the parent's is the one a job would get.
@@ -40,6 +43,33 @@ func (m *machine) limits() ([]byte, error) {
 		fmt.Fprintf(&b, "pids-max %s\n", s)
 	}
 	return []byte(b.String()), nil
+}
+
+// locksFreely says whether what this process starts holds CAP_IPC_LOCK as the
+// kernel asks for it when memory is pinned (capable() in ib_umem_get,
+// drivers/infiniband/core/umem.c): in the first user namespace, where alone
+// uid_map covers every number. An exec keeps root's capabilities, and of others
+// the ambient ones.
+func locksFreely(status, uidMap string) (can, known bool) {
+	const ipcLock = 1 << 14
+	caps := map[string]uint64{}
+	root := false
+	for line := range strings.Lines(status) {
+		name, rest, _ := strings.Cut(line, ":")
+		w := strings.Fields(rest)
+		switch {
+		case len(w) == 0:
+		case strings.HasPrefix(name, "Cap"):
+			if v, err := strconv.ParseUint(w[0], 16, 64); err == nil {
+				caps[name] = v
+			}
+		case name == "Uid" && len(w) > 1:
+			root = w[1] == "0"
+		}
+	}
+	effective, ok := caps["CapEff"]
+	first := slices.Equal(strings.Fields(uidMap), []string{"0", "0", "4294967295"})
+	return first && effective&ipcLock != 0 && (root || caps["CapAmb"]&ipcLock != 0), ok && uidMap != ""
 }
 
 func limitText(v uint64) string {
