@@ -12,6 +12,7 @@ import (
 	"fabrun/launcher/cmdline"
 	"fabrun/launcher/exit"
 	"fabrun/launcher/hosts"
+	"fabrun/launcher/look"
 	"fabrun/topology/finding"
 )
 
@@ -129,7 +130,7 @@ func (a *app) ownNode(job *jobLook) {
 	case byHand || alloc.Nodes < 2:
 	case pod != "" || pet != "":
 		n = alloc.Nodes
-	case alloc.Master != "" && !isOwn(hosts.Allocation{Hosts: []hosts.Host{{Name: alloc.Master}}}):
+	case alloc.Master != "" && !look.IsHere(hosts.Allocation{Hosts: []hosts.Host{{Name: alloc.Master}}}):
 		n = 2 // at least: outside pods WORLD_SIZE may count processes
 	default:
 		n = 0

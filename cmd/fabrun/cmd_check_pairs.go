@@ -11,6 +11,7 @@ import (
 	"fabrun/envgen"
 	"fabrun/launcher/exit"
 	"fabrun/launcher/hosts"
+	"fabrun/launcher/look"
 	"fabrun/launcher/preflight"
 	"fabrun/launcher/remote"
 	"fabrun/launcher/report"
@@ -45,7 +46,7 @@ func (w way) Exec(ctx context.Context, host string, cmd remote.Command, s remote
 }
 
 func (s site) way() way {
-	_, self := otherNodes(hosts.Allocation{Hosts: hostList(s.reach)})
+	_, self := look.Others(hosts.Allocation{Hosts: hostList(s.reach)})
 	return way{s.t, remote.NewLocal(), self}
 }
 

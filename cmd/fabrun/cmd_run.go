@@ -18,6 +18,7 @@ import (
 	"fabrun/launcher"
 	"fabrun/launcher/cmdline"
 	"fabrun/launcher/exit"
+	"fabrun/launcher/eyes"
 	"fabrun/launcher/plan"
 	"fabrun/launcher/report"
 	"fabrun/topology/finding"
@@ -113,13 +114,13 @@ func runRun(ctx context.Context, a *app, o runOptions, args []string) error {
 	jobCtx, endJob := context.WithCancel(context.WithoutCancel(ctx))
 	defer endJob()
 	job.sessions, job.spec.Within = todo.torch != nil, o.spread.grace
-	eyes, err := a.watchJob(p, &job, o, endJob)
+	seen, err := a.watchJob(p, &job, o, endJob)
 	if err != nil {
 		return err
 	}
-	eyes.lookThrough(ctx, a.reached, p, job.dir)
+	seen.Open(ctx, a.reached.nodes(), p, job.dir)
 	if told := exit.Interrupted(ctx); told != nil {
-		eyes.finish(launcher.Status{}, true)
+		seen.Finish(launcher.Status{}, func(eyes.Result) {})
 		return told
 	}
 	// From here on signals are the child's: it ends the job, and its status counts.
@@ -138,7 +139,7 @@ func runRun(ctx context.Context, a *app, o runOptions, args []string) error {
 	astray := lookAstray(p, &job, endJob)
 	var st launcher.Status
 	if todo.torch != nil {
-		st, err = a.runNodes(ctx, todo.torch, job, o.jobOptions, eyes)
+		st, err = a.runNodes(ctx, todo.torch, job, o.jobOptions, seen)
 	} else {
 		var alias *launcher.RunDir
 		if job.spec.Env, alias, err = a.rankAlias(job.spec.Env); err == nil {
@@ -147,8 +148,14 @@ func runRun(ctx context.Context, a *app, o runOptions, args []string) error {
 		}
 	}
 	childTakesSignals(ctx, false)
-	if broken := eyes.finish(st, err != nil); broken != nil {
-		return broken
+	broken := ""
+	seen.Finish(st, func(r eyes.Result) {
+		if broken = r.Broken; err == nil {
+			a.sayResult(p, st, r)
+		}
+	})
+	if broken != "" {
+		return &exit.Error{Code: exit.Contract, Err: fmt.Errorf("--strict ended the job: %s", broken)}
 	}
 	if lost := astray.err(); lost != nil {
 		return lost
@@ -254,11 +261,32 @@ func (a *app) sayVerdict(sentence string, p plan.Plan) {
 	}
 }
 
-// sayResult writes the result of a run for programs: one line of JSON, the last
-// on standard error, since standard output is the job's.
-func (a *app) sayResult(r report.RunResult) {
-	//nolint:errcheck // a closed stderr is no reason to change the job's status
-	_ = report.RunJSON(a.stderr, r)
+// sayResult says at the end of a run what it has shown. For programs that is one
+// line of JSON, the last on standard error, since standard output is the job's.
+func (a *app) sayResult(p plan.Plan, st launcher.Status, r eyes.Result) {
+	a.sayEnd(p, st)
+	// A fabrun around this one says the verdict of the whole job.
+	outer := a.follower || cmdline.ReadsCommandLine(cmdline.ParseMarker(a.env).Dialect) && r.Verdict.Library == ""
+	switch {
+	case outer && !strings.HasPrefix(r.Sentence, "FALLBACK"):
+	case a.json:
+		//nolint:errcheck // a closed stderr is no reason to change the job's status
+		_ = report.RunJSON(a.stderr, report.RunResult{Status: st.Code, Signal: int(st.Signal), WallS: r.WallS, Sentence: r.Sentence, Verdict: r.Verdict, Counters: r.Counters, Plan: p})
+	default:
+		a.sayVerdict(r.Sentence, p)
+	}
+}
+
+// watchJob prepares the eyes for a job that is about to start.
+func (a *app) watchJob(p plan.Plan, job *preparedJob, o runOptions, end context.CancelFunc) (*eyes.Job, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		dir = ""
+	}
+	return eyes.WatchJob(eyes.JobConfig{
+		Plan: p, Mark: job.spec.Mark, Env: job.spec.Env, Dir: job.dir, WorkDir: dir, Stdout: a.stdout, Stderr: a.stderr, Sessions: job.sessions,
+		Record: o.record, Version: buildVersion(), GPUs: a.nvmlHelper(), Say: a.own(), Quiet: a.quiet, Verbose: a.verbose, End: end, Strict: o.strict,
+	}, &job.spec)
 }
 
 // preparedJob is a plan with everything in place that it needs.

@@ -226,7 +226,7 @@ func runEye(ctx context.Context, a *app, opts watchOptions, files []string) erro
 	if opts.counters {
 		cfg.Meter = eyes.NewMeter(host).WithGPUs(a.nvmlHelper())
 	}
-	eyes := eyes.NewNode(cfg)
+	node := eyes.NewNode(cfg)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended := make(chan bool, 1) // whether the job has
@@ -237,10 +237,10 @@ func runEye(ctx context.Context, a *app, opts watchOptions, files []string) erro
 		for in.Scan() {
 			last = in.Text() + "\n"
 		}
-		ended <- last == eyeEnd
+		ended <- last == eyes.JobEnded
 	}()
-	eyes.Run(ctx)
-	rec.Verdict(eyes.Watcher().Verdict())
+	node.Run(ctx)
+	rec.Verdict(node.Watcher().Verdict())
 	err = rec.Exit(report.RecordExit{})
 	select {
 	case over := <-ended:
@@ -251,7 +251,7 @@ func runEye(ctx context.Context, a *app, opts watchOptions, files []string) erro
 	}
 	// After that: nobody writes to them any more.
 	if opts.keep && opts.follow != "" {
-		if err := eachLog(opts.follow, rec.Log); err != nil {
+		if err := eyes.EachLog(opts.follow, rec.Log); err != nil {
 			fmt.Fprintf(a.own(), "keeping the logs of %s: %v\n", host, err)
 		}
 	}

@@ -5,11 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/user"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +15,7 @@ import (
 
 	"fabrun/launcher/exit"
 	"fabrun/launcher/hosts"
+	"fabrun/launcher/look"
 	"fabrun/launcher/plan"
 	"fabrun/launcher/preflight"
 	"fabrun/launcher/remote"
@@ -116,41 +115,6 @@ func (a *app) transportTo(o nodeOptions, manager string) (remote.Transport, erro
 // lookDeadline bounds how long one host may take to be looked at.
 const lookDeadline = 20 * time.Second
 
-// otherNodes are the hosts that are not this machine, by the name under which
-// they are reached.
-func otherNodes(alloc hosts.Allocation) (others []string, self map[string]bool) {
-	self = map[string]bool{}
-	own := ownNames()
-	for _, h := range alloc.Hosts {
-		if own[h.Name] || h.Address != "" && own[h.Address] {
-			self[h.Name] = true
-			continue
-		}
-		others = append(others, h.Name)
-	}
-	return others, self
-}
-
-// ownNames are the names and addresses of this machine, as far as it knows
-// them without asking anybody.
-func ownNames() map[string]bool {
-	own := map[string]bool{"localhost": true, "127.0.0.1": true, "::1": true}
-	if name, err := os.Hostname(); err == nil {
-		short, _, _ := strings.Cut(name, ".")
-		own[name], own[short] = true, true
-	}
-	addrs, err := net.InterfaceAddrs()
-	if err != nil {
-		return own
-	}
-	for _, a := range addrs {
-		if ip, ok := a.(*net.IPNet); ok {
-			own[ip.IP.String()] = true
-		}
-	}
-	return own
-}
-
 // nodes is what was found on the way to the job's other hosts.
 type nodes struct {
 	hosts []topology.Host // in the order of names
@@ -187,7 +151,7 @@ func (a *app) snapshotArgs(want lookFor) []string {
 // its deadline once and is named.
 func (a *app) lookAtNodes(ctx context.Context, t remote.Transport, alloc hosts.Allocation, here topology.Host, want lookFor) (nodes, error) {
 	n := nodes{path: a.self(), look: plan.Look{Hosts: max(len(alloc.Hosts), alloc.Nodes)}}
-	others, self := otherNodes(alloc)
+	others, self := look.Others(alloc)
 	arch := map[string]string{"amd64": "x86_64", "arm64": "aarch64", "ppc64le": "ppc64le"}[runtime.GOARCH]
 	program, err := remote.ReadProgram(a.self(), arch)
 	if err != nil {
@@ -321,10 +285,4 @@ func unreachable(host string, err error) finding.Finding {
 		f.Seen, f.Hint = fmt.Sprintf("%s: %s", he.Cause, he.Why()), he.Hint
 	}
 	return f
-}
-
-// isOwn reports whether every host of an allocation is this machine.
-func isOwn(alloc hosts.Allocation) bool {
-	own := ownNames()
-	return len(alloc.Hosts) > 0 && !slices.ContainsFunc(alloc.Hosts, func(h hosts.Host) bool { return !own[h.Name] })
 }

@@ -24,8 +24,10 @@ import (
 	"fabrun/launcher"
 	"fabrun/launcher/cmdline"
 	"fabrun/launcher/exit"
+	"fabrun/launcher/eyes"
 	"fabrun/launcher/files"
 	"fabrun/launcher/hosts"
+	"fabrun/launcher/look"
 	"fabrun/launcher/plan"
 	"fabrun/launcher/remote"
 	"fabrun/profiles"
@@ -248,6 +250,10 @@ type reached struct {
 	hosts     []topology.Host
 	fabrun    string            // its path on all of them; "" not one path
 	paths     map[string]string // its path, by name
+}
+
+func (r *reached) nodes() eyes.Nodes {
+	return eyes.Nodes{Transport: r.transport, Names: r.names, Hosts: r.hosts, Fabrun: r.fabrun}
 }
 
 func (r *reached) close() {
@@ -741,7 +747,7 @@ func readJobHosts(path string, d hosts.Dialect) (hosts.Allocation, error) {
 
 // local reports whether every rank runs on this machine.
 func (a *app) local(alloc hosts.Allocation) bool {
-	return alloc.Source == "localhost" || alloc.Manager == "" && a.from == "" && isOwn(alloc)
+	return alloc.Source == "localhost" || alloc.Manager == "" && a.from == "" && look.IsHere(alloc)
 }
 
 // probed is what a launcher says of itself.

@@ -219,7 +219,7 @@ func railsOf(hosts []topology.Host, prof profiles.Profile) []envgen.Rail {
 // preflightGate is --strict before the start: a finding with which RDMA cannot
 // carry the job is no job. A job of one node needs none.
 func (a *app) preflightGate(o runOptions, p plan.Plan) error {
-	if !o.strict || jobNodes(p, a.env) == 1 {
+	if !o.strict || p.Nodes(a.env) == 1 {
 		return nil
 	}
 	if len(p.Look.Unseen) > 0 {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"fabrun/launcher/hosts"
+	"fabrun/launcher/look"
 	"fabrun/launcher/preflight"
 	"fabrun/launcher/remote"
 	"fabrun/topology/finding"
@@ -26,7 +27,7 @@ func (a *app) reachNext(ctx context.Context, t remote.Transport, names []string,
 	}
 	ssh := o.systemSSH()
 	ssh.ConnectTimeout = reachDeadline - 5*time.Second
-	_, self := otherNodes(hosts.Allocation{Hosts: hostList(names)})
+	_, self := look.Others(hosts.Allocation{Hosts: hostList(names)})
 	opts := remote.Options{Deadline: reachDeadline, MaxOutput: 64 << 10}
 	opts.OnDone = func(done, total int, _ remote.Result) { a.progress.Step("logins from host to host", done, total) }
 	defer a.progress.Clear()

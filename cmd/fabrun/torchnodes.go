@@ -24,7 +24,9 @@ import (
 	"fabrun/launcher"
 	"fabrun/launcher/cmdline"
 	"fabrun/launcher/exit"
+	"fabrun/launcher/eyes"
 	"fabrun/launcher/hosts"
+	"fabrun/launcher/look"
 	"fabrun/launcher/plan"
 	"fabrun/launcher/remote"
 	"fabrun/topology"
@@ -305,7 +307,7 @@ const maxFailureLine = 4096
 
 // runNodes starts torchrun on every node and stays to the end: output merged,
 // signals handed on, everything ended when one node fails, one status.
-func (a *app) runNodes(ctx context.Context, t *torchJob, job preparedJob, o jobOptions, eyes *watching) (launcher.Status, error) {
+func (a *app) runNodes(ctx context.Context, t *torchJob, job preparedJob, o jobOptions, seen *eyes.Job) (launcher.Status, error) {
 	caught := make(chan os.Signal, 8)
 	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2} {
 		if !signal.Ignored(sig) { // nohup
@@ -331,7 +333,7 @@ func (a *app) runNodes(ctx context.Context, t *torchJob, job preparedJob, o jobO
 	sessions, cut := context.WithCancel(context.Background())
 	defer cut()
 	nodes := make([]*node, len(t.nodes))
-	_, self := otherNodes(t.alloc)
+	_, self := look.Others(t.alloc)
 	sent, _ := t.carry.HandOver(t.environment(job.spec.Env))
 	var lacking []string
 	for i, name := range t.nodes {
@@ -362,7 +364,7 @@ func (a *app) runNodes(ctx context.Context, t *torchJob, job preparedJob, o jobO
 	}
 	for _, n := range nodes {
 		so, se := out.Source(n.name+": "), errs.Source(n.name+": ")
-		stdout, stderr := eyes.tap("stdout", so), eyes.tap("stderr", se)
+		stdout, stderr := seen.Tap("stdout", so), seen.Tap("stderr", se)
 		var failures io.Writer = stderr
 		if !restarts {
 			failures = &failureReader{to: stderr, failed: func() { c.failed <- n.name }}

@@ -2,6 +2,7 @@ package cmdline
 
 import (
 	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -536,6 +537,17 @@ func Lookup(env []string, name string) (string, bool) {
 func Value(env []string, name string) string {
 	v, _ := Lookup(env, name)
 	return v
+}
+
+// StartDir is the directory in which the ranks start, as far as the command line
+// tells, where the launcher is started in here.
+func (c Command) StartDir(here string) string {
+	if said := c.WorkDir(); filepath.IsAbs(said) {
+		return said
+	} else if said != "" {
+		return filepath.Join(here, said)
+	}
+	return here
 }
 
 // Name is how the user called the launcher.

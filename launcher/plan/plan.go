@@ -1,6 +1,9 @@
 package plan
 
 import (
+	"maps"
+	"strconv"
+
 	"fabrun/envgen"
 	"fabrun/launcher/cmdline"
 	"fabrun/launcher/hosts"
@@ -76,4 +79,50 @@ func (p Plan) Words() []string {
 		out[i] = a.Text
 	}
 	return out
+}
+
+// UserWords are the command line as the user typed it.
+func (p Plan) UserWords() []string {
+	var out []string
+	for _, w := range p.Argv {
+		if w.Origin == envgen.FromUser {
+			out = append(out, w.Text)
+		}
+	}
+	return out
+}
+
+// Settings are the settings of the job's user and its site, for ranks that are
+// started in env: what they see, and what is kept of the site's files.
+func (p Plan) Settings(env []string) map[string]string {
+	set := map[string]string{}
+	for _, v := range p.Kept {
+		set[v.Name] = v.Value
+	}
+	maps.Copy(set, p.Command.RankEnv(env))
+	return set
+}
+
+// Nodes is over how many nodes a job that is started in env runs, at least; 0
+// unknown. Of a torchrun that is started by hand on each node, the allocation knows
+// only this one.
+func (p Plan) Nodes(env []string) int {
+	n := max(len(p.Hosts.Hosts), p.Hosts.Nodes, p.Command.TorchNodes(env))
+	for _, name := range []string{"NNODES", "SLURM_NNODES", "SLURM_STEP_NUM_NODES"} {
+		if k, err := strconv.Atoi(cmdline.Value(env, name)); err == nil && p.Dialect == cmdline.Plain {
+			n = max(n, k)
+		}
+	}
+	if n == 1 && (p.Command.TorchNodesMost(env) > 1 || p.Hosts.Source == "pytorchjob" && p.Hosts.Nodes == 0) {
+		return 0 // from one node on
+	}
+	world, err := strconv.Atoi(cmdline.Value(env, "WORLD_SIZE"))
+	local, lerr := strconv.Atoi(cmdline.Value(env, "LOCAL_WORLD_SIZE"))
+	switch {
+	case err == nil && lerr == nil && local > 0 && world > local:
+		n = max(n, 2)
+	case n == 1 && p.Dialect == cmdline.Plain:
+		return 0 // what a program makes of itself is not known
+	}
+	return n
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"fabrun/launcher/cmdline"
@@ -19,10 +20,13 @@ const mark = "fabrun: "
 // ownLines puts the mark before every line that has none.
 type ownLines struct {
 	w    io.Writer
+	mu   sync.Mutex
 	open bool // a line has begun and not ended
 }
 
 func (o *ownLines) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	var out []byte
 	for line := range bytes.Lines(b) {
 		if !o.open && !bytes.HasPrefix(line, []byte(mark)) {

@@ -1,4 +1,4 @@
-package main
+package eyes
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"fabrun/launcher/watch"
 )
 
-// A node whose eye was lost is asked anew, over a new connection, before it is
+// A node to which the session was lost is asked anew, over a new connection, before it is
 // called lost. Launchers themselves take long: Open MPI's daemons send their
 // first keepalive after five minutes (oob_tcp_keepalive_time), and a rank that
 // only waits for a message sends nothing that could fail.
@@ -53,20 +53,20 @@ func answersNot(ctx context.Context, t remote.Transport, host string, asks int) 
 	return err
 }
 
-// knockTime bounds the connection that shows whether a kernel is there.
-const knockTime = 3 * time.Second
+// answerTime bounds the connection that shows whether a kernel is there.
+const answerTime = 3 * time.Second
 
-// stands reports whether a node that gives no login is there all the same: its
+// kernelAnswers reports whether a node that gives no login is there all the same: its
 // kernel answers a connection to one of the addresses that it was seen to have,
 // on the fabric or elsewhere. A login may wait for a directory service, for
 // memory, or for a management network that the job does not need.
-func (w *watching) stands(ctx context.Context, host string) bool {
+func (w *Job) kernelAnswers(ctx context.Context, host string) bool {
 	addrs := w.addressesOf(host)
 	answers := make(chan bool, len(addrs))
-	ctx, cancel := context.WithTimeout(ctx, knockTime)
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	for _, a := range addrs {
-		go func() { answers <- w.knock(ctx, a) }()
+		go func() { answers <- w.sessions.answers(ctx, a) }()
 	}
 	for range addrs {
 		if <-answers {
@@ -76,8 +76,8 @@ func (w *watching) stands(ctx context.Context, host string) bool {
 	return false
 }
 
-// knock reports whether something at addr answers a connection, with a refusal too.
-func knock(ctx context.Context, addr string) bool {
+// answersAt reports whether something at addr answers a connection, with a refusal too.
+func answersAt(ctx context.Context, addr string) bool {
 	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(addr, "22"))
 	if err == nil {
 		//nolint:errcheck // nothing was sent
@@ -88,7 +88,7 @@ func knock(ctx context.Context, addr string) bool {
 
 // addressesOf are the addresses that only this host of the job was seen to have:
 // a container bridge's is on every machine.
-func (w *watching) addressesOf(host string) []string {
+func (w *Job) addressesOf(host string) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	taken := map[string]bool{}
@@ -97,7 +97,7 @@ func (w *watching) addressesOf(host string) []string {
 	}
 	var theirs []string
 	short, _, _ := strings.Cut(host, ".")
-	for name, l := range w.looks {
+	for name, l := range w.traffic.looks {
 		if name == host || name == short || slices.Contains(l[1].Addresses, host) {
 			theirs = append(theirs, l[1].Addresses...)
 			continue
@@ -124,16 +124,16 @@ func lostEvent(host string, err error, asks int) watch.Event {
 	}
 }
 
-// eyeLost is called when the session to a node ended before the job did. A node
+// lost is called when the session to a node ended before the job did. A node
 // that answers no more is named, and the job ended: no launcher can finish it.
 // here: this machine is of the job itself. Where it is not, and hears from none
 // of the others either, the fault may as well be its own.
-func (w *watching) eyeLost(e *eye, others []string, here bool) {
-	err := answersNot(w.asking, e.via, e.host, lostAsks)
+func (w *Job) lost(e *session, others []string, here bool) {
+	err := answersNot(w.sessions.asking, e.via, e.host, lostAsks)
 	if err == nil {
 		return
 	}
-	if w.stands(w.asking, e.host) {
+	if w.kernelAnswers(w.sessions.asking, e.host) {
 		w.event(watch.Event{
 			Time: time.Now(), ID: "node-no-login", Severity: watch.SeverityWarning, Host: e.host,
 			Text: fmt.Sprintf("it takes no login any more (%v; asked %d times), but answers on its network: the job is left alone, and not watched there.", err, lostAsks),
@@ -142,14 +142,14 @@ func (w *watching) eyeLost(e *eye, others []string, here bool) {
 	}
 	ev := lostEvent(e.host, err, lostAsks)
 	e.named = true
-	if !here && !anyAnswers(w.asking, e.via, others, e.host) {
+	if !here && !anyAnswers(w.sessions.asking, e.via, others, e.host) {
 		ev.Text += " No other node of the job answers either, so it may be this machine that is cut off: the job is left alone."
 		w.event(ev)
 		return
 	}
 	ev.Text += " The job cannot go on without it and is ended."
 	w.event(ev)
-	w.stop()
+	w.cfg.End()
 }
 
 // maxNamed bounds how many nodes are asked, and named, when a job has failed.
@@ -157,7 +157,7 @@ const maxNamed = 16
 
 // nameSilent is called when the job has failed: a node that had no last word and
 // gives no answer is the likely reason, whoever noticed first.
-func (w *watching) nameSilent(silent []*eye) {
+func (w *Job) nameSilent(silent []*session) {
 	var wg sync.WaitGroup
 	for _, e := range silent[:min(len(silent), maxNamed)] {
 		wg.Go(func() {

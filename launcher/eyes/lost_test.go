@@ -1,4 +1,4 @@
-package main
+package eyes
 
 import (
 	"bytes"
@@ -16,6 +16,7 @@ import (
 	"fabrun/launcher/hosts"
 	"fabrun/launcher/plan"
 	"fabrun/launcher/remote"
+	"fabrun/launcher/report"
 	"fabrun/launcher/watch"
 )
 
@@ -72,7 +73,7 @@ func TestNodeThatAnswersNoMoreIsNamedAndTheJobEnded(t *testing.T) {
 		answer func(string) error
 		ends   bool
 		says   string
-		knocks string // the address that answers
+		open   string // the address that answers
 	}{
 		{"the login hangs", []string{"localhost", "n2"}, fail(remote.Timeout), false, "warning: n2: it takes no login any more (n2: timeout: so; asked 3 times)", "10.1.4.2"},
 		{"what answers is on every host", []string{"localhost", "n2"}, fail(remote.Timeout), true, "error: n2: it answers no more", "172.17.0.1"},
@@ -93,27 +94,24 @@ func TestNodeThatAnswersNoMoreIsNamedAndTheJobEnded(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var errs saidByMany
-				a := &app{args: []string{"fabrun"}, stdout: &bytes.Buffer{}, stderr: &errs, stdin: strings.NewReader("")}
 				p := plan.Plan{Dialect: cmdline.OpenMPI5}
 				for _, h := range c.hosts {
 					p.Hosts.Hosts = append(p.Hosts.Hosts, hosts.Host{Name: h})
 				}
 				ended := false
-				job := preparedJob{dir: t.TempDir(), spec: launcher.Spec{Argv: []string{"mpirun"}}}
-				w, err := a.watchJob(plan.Plan{Dialect: cmdline.OpenMPI5}, &job, runOptions{}, func() { ended = true })
+				cfg := JobConfig{Plan: plan.Plan{Dialect: cmdline.OpenMPI5}, Dir: t.TempDir(), Stderr: &errs, Say: report.Own(&errs, nil), End: func() { ended = true }}
+				w, err := WatchJob(cfg, &launcher.Spec{})
 				if err != nil {
 					t.Fatal(err)
 				}
-				w.knock = func(_ context.Context, addr string) bool { return addr == c.knocks }
+				w.sessions.answers = func(_ context.Context, addr string) bool { return addr == c.open }
 				for host, own := range map[string]string{"n1": "10.1.4.1", "n2": "10.1.4.2"} {
 					w.sample(watch.Sample{Host: host, Addresses: []string{own, "172.17.0.1"}})
 				}
-				w.lookThrough(context.Background(), &reached{transport: cutOff{c.answer}, names: c.hosts, fabrun: "fabrun"}, p, job.dir)
+				w.Open(context.Background(), Nodes{Transport: cutOff{c.answer}, Names: c.hosts, Fabrun: "fabrun"}, p, cfg.Dir)
 				time.Sleep(2 * time.Minute) // of the bubble's own clock
 				synctest.Wait()
-				if err := w.finish(launcher.Status{}, false); err != nil {
-					t.Fatal(err)
-				}
+				w.Finish(launcher.Status{}, func(Result) {})
 				if ended != c.ends || !strings.Contains(errs.String(), c.says) || c.says == "" && strings.Contains(errs.String(), "answers no more") {
 					t.Errorf("ended %v, want %v; said:\n%s", ended, c.ends, errs.String())
 				}
@@ -134,20 +132,17 @@ func TestFailedJobNamesTheNodeThatAnswersNoMore(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var errs saidByMany
-				a := &app{args: []string{"fabrun"}, stdout: &bytes.Buffer{}, stderr: &errs, stdin: strings.NewReader("")}
 				p := plan.Plan{Dialect: cmdline.OpenMPI5}
 				p.Hosts.Hosts = []hosts.Host{{Name: "localhost"}, {Name: "n2"}}
-				job := preparedJob{dir: t.TempDir(), spec: launcher.Spec{Argv: []string{"mpirun"}}}
-				w, err := a.watchJob(plan.Plan{Dialect: cmdline.OpenMPI5, Argv: []plan.Arg{{Text: "mpirun"}}}, &job, runOptions{}, func() {})
+				cfg := JobConfig{Plan: plan.Plan{Dialect: cmdline.OpenMPI5, Argv: []plan.Arg{{Text: "mpirun"}}}, Dir: t.TempDir(), Stderr: &errs, Say: report.Own(&errs, nil), End: func() {}}
+				w, err := WatchJob(cfg, &launcher.Spec{})
 				if err != nil {
 					t.Fatal(err)
 				}
 				tr := cutOff{func(host string) error { return &remote.HostError{Host: host, Cause: c.cause, Err: errors.New("so")} }}
-				w.lookThrough(context.Background(), &reached{transport: tr, names: []string{"n2"}, fabrun: "fabrun"}, p, job.dir)
+				w.Open(context.Background(), Nodes{Transport: tr, Names: []string{"n2"}, Fabrun: "fabrun"}, p, cfg.Dir)
 				time.Sleep(20 * time.Second) // of the bubble's own clock: the session has not broken
-				if err := w.finish(launcher.Status{Code: c.status}, false); err != nil {
-					t.Fatal(err)
-				}
+				w.Finish(launcher.Status{Code: c.status}, func(Result) {})
 				time.Sleep(time.Minute) // what was left behind ends
 				if got := strings.Contains(errs.String(), "error: n2: it answers no more (n2: timeout: so)"); got != c.want {
 					t.Errorf("named: %v, want %v\n%s", got, c.want, errs.String())

@@ -1,4 +1,4 @@
-package main
+package eyes
 
 import (
 	"bytes"
@@ -77,23 +77,23 @@ func TestStrictEndsOnProofOnly(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var errs bytes.Buffer
-			a := &app{args: []string{"fabrun"}, stdout: io.Discard, stderr: &errs, stdin: strings.NewReader("")}
 			ended := false
-			job := preparedJob{dir: t.TempDir(), spec: launcher.Spec{Argv: []string{"mpirun"}, Env: c.env}}
-			w, err := a.watchJob(c.p, &job, runOptions{jobOptions: jobOptions{strict: true}}, func() { ended = true })
+			cfg := JobConfig{Plan: c.p, Env: c.env, Dir: t.TempDir(), Stderr: &errs, Say: &errs, End: func() { ended = true }, Strict: true}
+			w, err := WatchJob(cfg, &launcher.Spec{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			src := w.eyes.Watcher().Source("stdout")
+			src := w.here.Watcher().Source("stdout")
 			for line := range strings.Lines(c.log) {
 				_, _ = io.WriteString(src, line)
 			}
-			err = w.finish(launcher.Status{}, false)
-			if ended != c.ended || (err != nil) != c.ended {
-				t.Errorf("ended=%v, %v, want %v", ended, err, c.ended)
+			var r Result
+			w.Finish(launcher.Status{}, func(shown Result) { r = shown })
+			if ended != c.ended || (r.Broken != "") != c.ended {
+				t.Errorf("ended=%v, %q, want %v", ended, r.Broken, c.ended)
 			}
-			if !strings.Contains(errs.String(), c.says) {
-				t.Errorf("lacks %q:\n%s", c.says, errs.String())
+			if !strings.Contains(errs.String()+r.Sentence, c.says) {
+				t.Errorf("lacks %q:\n%s%s", c.says, errs.String(), r.Sentence)
 			}
 		})
 	}

@@ -1,0 +1,199 @@
+package eyes
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"fabrun/launcher"
+	"fabrun/launcher/look"
+	"fabrun/launcher/plan"
+	"fabrun/launcher/remote"
+	"fabrun/launcher/report"
+	"fabrun/launcher/watch"
+	"fabrun/topology"
+)
+
+// Nodes are the job's other nodes that answered when they were looked at, and the
+// way to them.
+type Nodes struct {
+	Transport remote.Transport
+	Names     []string
+	Hosts     []topology.Host // in step
+	Fabrun    string          // its path on all of them; "" not one path
+}
+
+// A session runs fabrun on another node, and that one streams what the node shows.
+type session struct {
+	host   string
+	via    remote.Transport
+	broke  bool // it ended with an error
+	named  bool // and its node was said to be lost
+	stream *remote.Session
+	stdin  *io.PipeWriter // its life: fabrun there ends when this is closed
+	ready  chan struct{}
+	done   chan struct{}
+}
+
+// JobEnded is the last word to the fabrun of a session: the job has ended. A session
+// that merely breaks says nothing, and the job may live on.
+const JobEnded = "end\n"
+
+// How long the sessions on other nodes may take to open and to say their last word.
+// A node that does not answer costs that once, for all nodes together.
+const (
+	sessionOpens  = 10 * time.Second
+	sessionCloses = 5 * time.Second
+	sessionSends  = 30 * time.Second // with the logs that are kept
+)
+
+// sessions are those on the job's other nodes.
+type sessions struct {
+	all      []*session
+	patterns []string                                    // of the user's own log files
+	answers  func(ctx context.Context, addr string) bool // something answers there
+	asking   context.Context                             // ends with the sessions
+	unasked  context.CancelFunc
+}
+
+func newSessions() sessions {
+	s := sessions{answers: answersAt}
+	s.asking, s.unasked = context.WithCancel(context.Background())
+	return s
+}
+
+// Open opens a session on each of the other nodes that answered, over the
+// transport that is already there; dir is the run directory, which each eye
+// makes on its node before the ranks start, "" for counters alone.
+func (w *Job) Open(ctx context.Context, by Nodes, p plan.Plan, dir string) {
+	w.know(by.Hosts)
+	if by.Transport == nil || by.Fabrun == "" {
+		return
+	}
+	there, self := look.Others(p.Hosts)
+	others := slices.DeleteFunc(there, func(host string) bool { return !slices.Contains(by.Names, host) })
+	if len(others) == 0 {
+		return
+	}
+	argv := []string{by.Fabrun, "watch", "--counters", "--job", w.cfg.Mark}
+	if dir != "" {
+		argv = append(argv, "--follow", dir, "--make")
+		if w.cfg.Record != "" {
+			argv = append(argv, "--keep", "--pairs")
+		}
+	}
+	for _, p := range w.sessions.patterns {
+		// What this machine sees on a shared file system it reads itself.
+		if shared, known := launcher.SharedLogs(p); !shared || !known {
+			argv = append(argv, "--pattern", p)
+		}
+	}
+	promise := promiseOf(p)
+	if promise.GPUDirect {
+		argv = append(argv, "--expect-gpudirect")
+	}
+	t := by.Transport
+	w.mu.Lock()
+	for _, host := range others {
+		w.stall.open[host] = true
+	}
+	w.mu.Unlock()
+	for i, host := range others {
+		argv := slices.Clone(argv)
+		if i == 0 && len(w.sessions.patterns) > 0 {
+			argv = append(argv, "--shared")
+		}
+		if devs := promise.Devices[host]; len(devs) > 0 {
+			argv = append(argv, "--expect-devices", strings.Join(devs, ","))
+		}
+		r, in := io.Pipe()
+		e := &session{host: host, via: t, stdin: in, ready: make(chan struct{}), done: make(chan struct{})}
+		e.stream = remote.Stream(context.Background(), t, host, remote.Command{Argv: argv, Stdin: io.MultiReader(r, strings.NewReader(JobEnded))})
+		w.sessions.all = append(w.sessions.all, e)
+		go func() {
+			//nolint:errcheck // what it says on stderr is not the job's
+			_, _ = io.Copy(io.Discard, e.stream.Stderr)
+		}()
+		go func() {
+			defer close(e.done)
+			var once sync.Once
+			err := report.ReadEye(e.stream.Stdout, report.EyeHandler{
+				Start: func(string) { once.Do(func() { close(e.ready) }) },
+				Event: w.elsewhere, Sample: w.sample, Relay: w.relay, Verdict: w.heard,
+				Quiet: func(procs []watch.Standing) { w.quiet(host, procs) },
+				Log:   func(name string, text []byte) { w.keep(host, name, text) },
+			})
+			once.Do(func() { close(e.ready) })
+			w.blind(host)
+			if err == nil {
+				_, err = e.stream.Wait()
+			}
+			if err != nil && w.cfg.Verbose {
+				fmt.Fprintf(w.cfg.Say, "%s cannot be watched: %v\n", host, err)
+			}
+			e.broke = err != nil
+			if e.broke && w.sessions.asking.Err() == nil {
+				w.lost(e, others, len(self) > 0)
+			}
+		}()
+	}
+	limit := time.After(sessionOpens)
+	for _, e := range w.sessions.all {
+		select {
+		case <-e.ready:
+		case <-limit:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// elsewhere is called for what the log of another node says.
+func (w *Job) elsewhere(e watch.Event) {
+	w.mu.Lock()
+	w.speaks = true
+	w.mu.Unlock()
+	w.event(e)
+}
+
+func (w *Job) heard(v watch.Verdict) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.verdicts = append(w.verdicts, v)
+}
+
+// close hears the last word of each node, and returns the sessions that had none.
+// sends: with it come the logs that are kept.
+func (s *sessions) close(sends bool) (silent []*session) {
+	s.unasked()
+	for _, e := range s.all {
+		//nolint:errcheck // closing a pipe never fails
+		_ = e.stdin.Close()
+	}
+	closes := sessionCloses
+	if sends {
+		closes = sessionSends
+	}
+	limit := time.After(closes)
+	for _, e := range s.all {
+		select {
+		case <-e.done:
+		case <-limit:
+			limit = time.After(0)
+			go e.stream.Close()
+			silent = append(silent, e)
+			continue
+		}
+		if e.broke && !e.named {
+			silent = append(silent, e)
+		}
+		//nolint:errcheck // it has ended
+		_ = e.stream.Close()
+	}
+	return silent
+}
