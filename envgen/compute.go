@@ -46,11 +46,13 @@ func varRules() []varRule {
 		{"hca.pkey", ncclPKey},
 		{"hca.pxn", rcclPXN},
 		{"hca.bond-qps", bondQPs},
+		{"gdr.dmabuf", rcclDMABuf},
 		{"gdr.level", ncclGDR},
 		{"qos.nccl", ncclQoS},
 		{"qos.adaptive-routing", ncclAdaptive},
 		{"bootstrap.interface", bootstrapVars},
 		{"gate.nccl", ncclGate},
+		{"gate.pollara", pollaraPlugin},
 		{"hca.nvshmem", nvshmem},
 		{"hca.ucx-devices", ucxDevices},
 		{"hca.ucx-reach", ucxReach},
@@ -562,23 +564,6 @@ func (s *state) usesNCCL() bool {
 	return slices.ContainsFunc(s.nodes, func(n *node) bool {
 		return len(n.h.GPUs) > 0 || n.v.NCCL != "" || hasSoftware(n.h, "nccl", "rccl")
 	})
-}
-
-// gdrPossible says whether NICs can read the GPUs' memory.
-func gdrPossible(h *topology.Host) answer {
-	if len(h.GPUs) == 0 {
-		return no
-	}
-	m := h.PeerMemory
-	for _, v := range []*bool{m.NvidiaPeermem, m.DMABuf, m.AMDKFD} {
-		if v != nil && *v {
-			return yes
-		}
-	}
-	if m.NvidiaPeermem != nil && m.DMABuf != nil {
-		return no
-	}
-	return unknown
 }
 
 // collapse joins findings that differ in nothing but their host.

@@ -153,6 +153,8 @@ func decisions() []decision {
 		{name: "iWARP only", hosts: []topology.Host{special("w1", "iw_cxgb4", "cxgb4_0")}, job: ompi5},
 		{name: "Broadcom Thor2, Open MPI", hosts: []topology.Host{driver(cx4lx("b1", "10.1.4.1"), "bnxt_re", "bnxt_re0")}, profile: "broadcom-thor2", job: ompi5},
 		{name: "AMD Pollara at Oracle, NCCL 2.22", hosts: []topology.Host{driver(cx4lx("p1", "10.1.4.1"), "ionic", "ionic_0")}, profile: "oci-mi355x", job: Job{UsesGPU: ptr(true), Versions: &Versions{NCCL: "2.22.3"}}},
+		{name: "AMD Pollara with its plugin", hosts: []topology.Host{library(pollara("p1"), "nccl-plugin", "", "opt/rocm/lib/librccl-anp.so")}, profile: "amd-pollara", job: nccl("2.22.3")},
+		{name: "AMD Pollara, DMA-BUF alone, RCCL with the plugin built in", hosts: []topology.Host{library(peerMemory(pollara("p1"), ptr(false), ptr(true)), "rccl", "2.27.7", "opt/rocm/lib/librccl.so.1")}, profile: "amd-pollara", job: nccl("2.27.7")},
 		{name: "Google gIB, NCCL 2.25", hosts: []topology.Host{gpuServer("g1", 1)}, profile: "gcp-gib", job: nccl("2.25.1")},
 		{name: "Oracle H100", hosts: []topology.Host{gpuServer("g1", 1)}, profile: "oci-h100", job: nccl("2.27.3")},
 		{name: "Lingjun, NCCL not known", hosts: []topology.Host{gpuServer("g1", 1)}, profile: "alibaba-lingjun"},

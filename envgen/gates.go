@@ -68,6 +68,44 @@ func (s *state) pluginMissing(n *node) {
 	}
 }
 
+// pollaraPlugin has RCCL use what AMD made for its own NIC (ionic). AMD's plugin is
+// called librccl-anp.so, and RCCL looks for librccl-net.so by itself
+// (ROCm/amd-anp). From ROCm 7.2.1 on RCCL has it built in and asks for
+// RCCL_AINIC_ROCE (ROCm/rccl pull requests 2078 and 2120); an older RCCL does not
+// read that name, which costs nothing.
+func pollaraPlugin(s *state, n *node) []Var {
+	if !s.usesNCCL() || !n.rccl() || s.in.Job.InContainer || s.isSet(n, "NCCL_NET", "NCCL_NET_PLUGIN") ||
+		!slices.ContainsFunc(n.verbsPorts(true), func(p *port) bool { return p.hca.Driver == "ionic" }) {
+		return nil
+	}
+	for _, sw := range n.h.Software {
+		if sw.Kind == "nccl-plugin" && path.Base(sw.Path) == "librccl-anp.so" {
+			value := path.Base(sw.Path)
+			if dir := path.Dir(sw.Path); !strings.HasPrefix(dir, "usr/") && !strings.HasPrefix(dir, "opt/rocm") {
+				value = "/" + sw.Path // not where the loader looks
+			}
+			return []Var{{
+				Name: "NCCL_NET_PLUGIN", Value: value, Evidence: []string{"/" + sw.Path, "driver ionic"}, Why: "AMD's network plugin for this NIC; RCCL looks for librccl-net.so by itself",
+				IfWrong: "RCCL drives the NIC by plain verbs: it works, and slower",
+			}}
+		}
+	}
+	if len(n.h.Software) == 0 || hasSoftware(n.h, "nccl-plugin") {
+		return nil // not looked for, or one that RCCL takes by itself
+	}
+	if atLeast(n.v.NCCL, "2.27.7") == no {
+		s.add(finding.Finding{
+			ID: "gate.pollara-plugin", Severity: finding.Warning, Host: n.h.Name, Subject: "RCCL", Seen: "AMD Pollara (ionic), RCCL " + n.v.NCCL + ", and no plugin for it",
+			Wanted: "librccl-anp.so (ROCm/amd-anp), or RCCL of ROCm 7.2.1 or later, which has it built in", Why: "RCCL drives the NIC by plain verbs: it works, and slower", Hint: "install amd-anp, or a later ROCm",
+		})
+		return nil
+	}
+	return []Var{{
+		Name: "RCCL_AINIC_ROCE", Value: "1", Evidence: []string{"driver ionic", "no librccl-anp.so was found"}, Why: "RCCL of ROCm 7.2.1 and later has AMD's plugin for this NIC built in, and uses it when told so",
+		IfWrong: "RCCL drives the NIC by plain verbs: it works, and slower",
+	}}
+}
+
 // libfabricGate names the provider where there is only one right one, so that
 // its absence is an error and not TCP.
 func libfabricGate(s *state, n *node) []Var {

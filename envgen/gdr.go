@@ -42,6 +42,95 @@ func (n *node) reaches() []reach {
 	return out
 }
 
+// gdrPossible says whether NICs can read the GPUs' memory: by a client of peer
+// memory in the kernel, or by DMA-BUF, which a library may have turned off.
+func (s *state) gdrPossible(n *node) answer {
+	if len(n.h.GPUs) == 0 || n.h.NoGPUDirect() != "" {
+		return no
+	}
+	m := n.h.PeerMemory
+	client := m.NvidiaPeermem
+	if n.rccl() {
+		client = m.AMDPeer
+		if client == nil && m.AMDKFD != nil && *m.AMDKFD {
+			client = m.AMDKFD // an older snapshot: the driver is there, and what else is not told
+		}
+	}
+	switch {
+	case client != nil && *client:
+		return yes
+	case m.DMABuf != nil && *m.DMABuf:
+		return s.dmaBuf(n)
+	case client != nil && m.DMABuf != nil:
+		return no
+	}
+	return unknown
+}
+
+// dmaBuf says whether the library registers GPU memory by DMA-BUF where the
+// kernel can: NCCL from 2.13 on unless told otherwise; RCCL, whose default is off
+// until late releases, because the plan tells it to.
+func (s *state) dmaBuf(n *node) answer {
+	if set, ok := s.inForce(n, "NCCL_DMABUF_ENABLE"); ok {
+		if v, exact := ncclInt(set.Value); exact && v == 0 {
+			return no
+		}
+		return yes
+	}
+	if atLeast(n.v.NCCL, "2.13") == no {
+		return no
+	}
+	return yes
+}
+
+// inForce is what somebody else than the plan says for a name on a node.
+func (s *state) inForce(n *node, name string) (Setting, bool) {
+	for _, set := range s.settings(n) {
+		if set.Name == name {
+			return set, true
+		}
+	}
+	for _, e := range s.in.Profile.Env {
+		if e.Name == name {
+			return Setting{Name: name, Value: e.On(SeenOn(n.h).PCI), Origin: FromProfile, Where: "profile " + s.in.Profile.Name}, true
+		}
+	}
+	return Setting{}, false
+}
+
+// rcclDMABuf turns DMA-BUF on for RCCL on a kernel that has no client of peer
+// memory: it is off by default there ("Dmabuf feature disabled without
+// NCCL_DMABUF_ENABLE=1", src/misc/rocmwrap.cc of ROCm/rccl), and without both every
+// byte goes through the host. With a client the choice is left to RCCL: AMD's own
+// recipes for Pollara turn DMA-BUF off there.
+func rcclDMABuf(s *state, n *node) []Var {
+	m := n.h.PeerMemory
+	if !s.usesNCCL() || !n.rccl() || len(n.verbsPorts(true)) == 0 || m.AMDPeer == nil || *m.AMDPeer || m.DMABuf == nil || !*m.DMABuf {
+		return nil
+	}
+	return []Var{{
+		Name: "NCCL_DMABUF_ENABLE", Value: "1", Evidence: []string{"no ib_register_peer_memory_client in this kernel; DMA-BUF with move_notify and peer-to-peer DMA"},
+		Why:      "the kernel takes no client of peer memory, so DMA-BUF is the only way to GPUDirect, and RCCL uses it only when told so",
+		Rejected: []Alternative{{Value: "unset", Why: "RCCL's default for long: off"}}, IfWrong: "every byte between GPUs of different nodes goes through host memory",
+	}}
+}
+
+// noPeerMemory says what is missing for NICs to read GPU memory.
+func (n *node) noPeerMemory() (seen, wanted, hint string) {
+	m := n.h.PeerMemory
+	switch {
+	case n.h.NoGPUDirect() != "":
+		return n.h.NoGPUDirect(), "another GPU", "unset the level"
+	case m.DMABuf != nil && *m.DMABuf:
+		return "DMA-BUF is possible and turned off (NCCL_DMABUF_ENABLE=0, or a library before 2.13), and the kernel has no client of peer memory",
+			"DMA-BUF", "unset NCCL_DMABUF_ENABLE, or NCCL_DMABUF_ENABLE=1"
+	case n.rccl():
+		return "neither a client of peer memory nor DMA-BUF in this kernel", "one of them",
+			"a kernel with CONFIG_DMABUF_MOVE_NOTIFY and CONFIG_PCI_P2PDMA, or the NIC vendor's ib_core with peer memory (as root)"
+	}
+	return "neither nvidia_peermem nor DMA-BUF", "one of them", "load nvidia_peermem (as root), or use the open GPU kernel modules with DMA-BUF"
+}
+
 // platformBars says why a NIC cannot be trusted to read GPU memory directly
 // through this host's PCI tree; "" nothing is known against it.
 func platformBars(h *topology.Host) (id, why, hint string) {
@@ -62,12 +151,19 @@ func ncclGDR(s *state, n *node) []Var {
 	if !s.usesNCCL() || len(n.h.GPUs) == 0 || len(n.verbsPorts(false)) == 0 {
 		return nil
 	}
-	switch gdrPossible(n.h) {
+	switch s.gdrPossible(n) {
 	case no:
+		if why := n.h.NoGPUDirect(); why != "" {
+			s.add(finding.Finding{
+				ID: "gdr.no-peer-memory", Severity: finding.Note, Host: n.h.Name, Subject: "GPUDirect RDMA", Seen: why,
+				Wanted: "", Why: "data goes through host memory, which is as it should be here", Hint: "nothing to do",
+			})
+			return nil
+		}
+		seen, wanted, hint := n.noPeerMemory()
 		s.add(finding.Finding{
 			ID: "gdr.no-peer-memory", Severity: finding.Warning, Host: n.h.Name, Subject: "GPUDirect RDMA",
-			Seen: "neither nvidia_peermem nor DMA-BUF", Wanted: "one of them", Why: "every byte between GPUs of different nodes goes through host memory",
-			Hint: "load nvidia_peermem (as root), or use the open GPU kernel modules with DMA-BUF",
+			Seen: seen, Wanted: wanted, Why: "every byte between GPUs of different nodes goes through host memory", Hint: hint,
 		})
 		return nil
 	case unknown: // never a level for what is perhaps not there
@@ -220,7 +316,7 @@ func (s *state) gdrPromise(n *node, vars []Var) (string, *bool) {
 	if !s.usesNCCL() || len(n.h.GPUs) == 0 {
 		return "", nil
 	}
-	switch gdrPossible(n.h) {
+	switch s.gdrPossible(n) {
 	case no:
 		return ", GPUDirect off", &off
 	case unknown:

@@ -858,8 +858,9 @@ func judgeGDR(j *judging, set Setting) {
 		return
 	}
 	for _, n := range j.nodesOf(set) {
-		if len(n.h.GPUs) > 0 && gdrPossible(n.h) == no {
-			j.say("gdr.no-peer-memory", finding.Warning, n.h.Name, set, finding.Finding{Seen: "neither nvidia_peermem nor DMA-BUF here", Wanted: "one of them", Why: "the level has no effect: GPUDirect RDMA is not possible", Hint: "load nvidia_peermem (as root)"})
+		if len(n.h.GPUs) > 0 && j.s.gdrPossible(n) == no {
+			seen, wanted, hint := n.noPeerMemory()
+			j.say("gdr.no-peer-memory", finding.Warning, n.h.Name, set, finding.Finding{Seen: seen, Wanted: wanted, Why: "the level has no effect: GPUDirect RDMA is not possible", Hint: hint})
 		}
 	}
 }

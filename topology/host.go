@@ -156,6 +156,26 @@ type GPU struct {
 	Domain *NVLinkDomain
 }
 
+// NoGPUDirect says why no NIC can read the memory of this host's GPUs, whatever is
+// loaded; "" nothing says so. GB10 (DGX Spark) has one memory for CPU and GPU, and
+// NVIDIA says that neither nvidia_peermem nor DMA-BUF works there; GeForce and
+// TITAN cards never had it (Mellanox/nv_peer_memory, NVIDIA/gdrcopy issue 211).
+func (h *Host) NoGPUDirect() string {
+	for _, g := range h.GPUs {
+		if g.Vendor != "nvidia" {
+			return ""
+		}
+		dev := slices.IndexFunc(h.PCI, func(d PCIDevice) bool { return d.Address == g.PCI && g.PCI != "" })
+		switch {
+		case strings.Contains(g.Name, "GB10"), dev >= 0 && h.PCI[dev].Device != nil && *h.PCI[dev].Device == 0x2e12:
+			return "GB10 shares its memory with the CPU and has no GPUDirect RDMA"
+		case strings.Contains(g.Name, "GeForce"), strings.Contains(g.Name, "TITAN"):
+			return strings.TrimPrefix(g.Name, "NVIDIA ") + " has no GPUDirect RDMA: NVIDIA keeps it to its data centre and workstation GPUs"
+		}
+	}
+	return ""
+}
+
 // NVLinkDomain is where a GPU stands in an NVLink domain of several machines
 // (GB200 NVL72 and its like): GPUs of one cluster and one clique reach each other.
 type NVLinkDomain struct {
@@ -450,7 +470,10 @@ type PeerMemory struct {
 	DMABuf        *bool // kernel, driver and NIC can
 	GDRCopy       *bool // dev/gdrdrv there
 	OpenModule    *bool // NVIDIA open kernel module
-	AMDKFD        *bool
+	AMDKFD        *bool // dev/kfd there: AMD's driver
+	// AMDPeer: the kernel takes AMD's driver as a client of peer memory, as OFED's
+	// ib_core does and the kernel's own does not.
+	AMDPeer *bool
 }
 
 // DeviceNodes is dev/infiniband.

@@ -470,6 +470,7 @@ var variables = []Variable{
 	{Name: "OMPI_MCA_pml", Library: "openmpi", Kind: List, IfWrong: "a silent fallback to TCP, or no start"},
 	{Name: "OMPI_MCA_pml_ucx_devices", Library: "openmpi", Kind: List},
 	{Name: "OMPI_MCA_pml_ucx_tls", Library: "openmpi", Kind: List},
+	{Name: "RCCL_AINIC_ROCE", Library: "rccl", Kind: Bool},
 	{Name: "RCCL_FORCE_ENABLE_GDRDMA", Library: "rccl", Kind: Bool},
 	{Name: "RCCL_LOG_LEVEL", Library: "rccl", Kind: Int},
 	{Name: "RCCL_MSCCLPP_ENABLE", Library: "rccl", Kind: Bool},

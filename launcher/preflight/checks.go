@@ -276,7 +276,7 @@ func checkNUMA(l *look) {
 }
 
 func checkPeer(l *look) {
-	if !l.gpus() || l.h.XML != nil {
+	if !l.gpus() || l.h.XML != nil || l.h.NoGPUDirect() != "" {
 		return
 	}
 	nvidia := slices.ContainsFunc(l.h.GPUs, func(g topology.GPU) bool { return g.Vendor == "nvidia" })

@@ -79,6 +79,7 @@ import (
 //	gdrcopy no
 //	open-module yes
 //	kfd no
+//	amd-peer no
 //
 //	-- fabrun/software --           separated by tabs: kind, version, path, detail, hash
 //	nccl	2.21.5	usr/lib/x86_64-linux-gnu/libnccl.so.2	-	-
@@ -715,6 +716,8 @@ func parsePeerMem(text []byte, h *topology.Host) []string {
 			h.PeerMemory.OpenModule = v
 		case "kfd":
 			h.PeerMemory.AMDKFD = v
+		case "amd-peer":
+			h.PeerMemory.AMDPeer = v
 		}
 		return nil
 	})

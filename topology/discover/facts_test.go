@@ -128,11 +128,11 @@ func TestReadFacts(t *testing.T) {
 		{
 			name: "modules, iommu, peer memory, container, rdma namespace",
 			fsys: files(SectionModules, "rdma_cm -\nmlx5_core 24.10-0.7.0\n", SectionIOMMU, "groups 0\npassthrough yes\ncmdline iommu=pt\nacs 0000:3A:00.0\n",
-				SectionPeerMem, "nvidia-peermem yes module nvidia_peermem\ndma-buf -\ngdrcopy no\n", SectionContainer, "docker .dockerenv is there\n", SectionRDMANetns, "exclusive\n"),
+				SectionPeerMem, "nvidia-peermem yes module nvidia_peermem\ndma-buf -\ngdrcopy no\namd-peer no\n", SectionContainer, "docker .dockerenv is there\n", SectionRDMANetns, "exclusive\n"),
 			want: topology.Host{
 				Modules:    []topology.Module{{Name: "mlx5_core", Version: "24.10-0.7.0"}, {Name: "rdma_cm"}},
 				IOMMU:      topology.IOMMU{Groups: new(0), Passthrough: new(true), CommandLine: "iommu=pt", ACSRedirect: []string{"0000:3a:00.0"}},
-				PeerMemory: topology.PeerMemory{NvidiaPeermem: new(true), Evidence: "module nvidia_peermem", GDRCopy: new(false)},
+				PeerMemory: topology.PeerMemory{NvidiaPeermem: new(true), Evidence: "module nvidia_peermem", GDRCopy: new(false), AMDPeer: new(false)},
 				Container:  topology.Container{Kind: "docker", Why: ".dockerenv is there"}, RDMANetns: "exclusive",
 			},
 		},

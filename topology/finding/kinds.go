@@ -111,6 +111,7 @@ var kinds = []Kind{
 	{ID: "gate.intelmpi", About: "Intel MPI chooses its provider by itself"},
 	{ID: "gate.openmpi-no-ucx", BlocksRDMA: true, About: "an Open MPI without its UCX component"},
 	{ID: "gate.openmpi-unseen", About: "an Open MPI that could not be looked at"},
+	{ID: "gate.pollara-plugin", About: "an AMD Pollara without the plugin that AMD made for it"},
 	{ID: "gate.tcp-chosen", BlocksRDMA: true, About: "a setting that sends the job over TCP"},
 	{ID: "gate.ucx-netdev", About: "a network interface among UCX's devices"},
 	{ID: "gdr.acs", Stage: StageGPUDirect, About: "ACS sends GPUDirect traffic up to the root complex"},

@@ -18,6 +18,8 @@ var (
 		{ID: "gate.libfabric", About: "the libfabric provider where only one is right"},
 		{ID: "gate.nccl", About: "under --strict NCCL may not fall back"},
 		{ID: "gate.openmpi", About: "Open MPI must take its UCX component"},
+		{ID: "gate.pollara", About: "RCCL takes what AMD made for its own NIC: its plugin, or what later releases have built in"},
+		{ID: "gdr.dmabuf", About: "RCCL is told of DMA-BUF where the kernel has no client of peer memory"},
 		{ID: "gdr.level", About: "how far a NIC may be from a GPU for GPUDirect"},
 		{ID: "gid.libfabric", About: "libfabric's verbs provider would take GID 0"},
 		{ID: "gid.nccl", About: "NCCL's GID: left to it where it would choose right, else said"},

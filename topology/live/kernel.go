@@ -1,8 +1,11 @@
 package live
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -310,7 +313,44 @@ func (m *machine) peerMemory() ([]byte, error) {
 		}
 	}
 	fmt.Fprintf(&b, "gdrcopy %s\nkfd %s\n", yesNo(m.exists("dev/gdrdrv")), yesNo(m.exists("dev/kfd")))
+	if m.exists("dev/kfd") {
+		m.amdPeerMemory(&b, nvidia)
+	}
 	return []byte(b.String()), nil
+}
+
+// amdPeerMemory asks what RCCL asks: a peer memory client in the kernel
+// (src/transport/net_ib.cc), or DMA-BUF, for which the kernel must move buffers
+// under notice and do peer-to-peer DMA (src/misc/rocmwrap.cc). Symbols tell both.
+func (m *machine) amdPeerMemory(b *strings.Builder, nvidia bool) {
+	client, move, p2p := false, false, false
+	for _, p := range []string{"sys/kernel/mm/memory_peers/amdkfd", "sys/kernel/memory_peers/amdkfd", "sys/memory_peers/amdkfd"} {
+		client = client || m.exists(p)
+	}
+	f, err := m.root.Open("proc/kallsyms")
+	if err != nil {
+		if client {
+			b.WriteString("amd-peer yes\n")
+		}
+		return
+	}
+	defer f.Close()
+	const maxSymbols = 64 << 20
+	lines := bufio.NewScanner(io.LimitReader(f, maxSymbols))
+	some := false
+	for lines.Scan() {
+		some = true
+		client = client || bytes.Contains(lines.Bytes(), []byte("ib_register_peer_memory_client"))
+		move = move || bytes.Contains(lines.Bytes(), []byte("dma_buf_move_notify"))
+		p2p = p2p || bytes.Contains(lines.Bytes(), []byte("pci_p2pdma"))
+	}
+	if !some || lines.Err() != nil {
+		return
+	}
+	fmt.Fprintf(b, "amd-peer %s\n", yesNo(client))
+	if !nvidia {
+		fmt.Fprintf(b, "dma-buf %s\n", yesNo(move && p2p))
+	}
 }
 
 // maxCounters bounds how many counters one port may show.

@@ -155,6 +155,21 @@ func TestSections(t *testing.T) {
 			section: discover.SectionPeerMem, want: "nvidia-peermem yes /sys/module/nvidia_peermem\nopen-module yes\ngdrcopy no\nkfd no\n",
 		},
 		{
+			name:    "AMD GPUs on the kernel's own RDMA stack",
+			files:   tree("dev/kfd", "", "sys/module/amdgpu/version", "6\n", "proc/kallsyms", "0000000000000000 T dma_buf_move_notify\n0000000000000000 T pci_p2pdma_distance_many\n0000000000000000 T ib_register_device\n"),
+			section: discover.SectionPeerMem, want: "nvidia-peermem no\ngdrcopy no\nkfd yes\namd-peer no\ndma-buf yes\n",
+		},
+		{
+			name:    "AMD GPUs on OFED's",
+			files:   tree("dev/kfd", "", "proc/kallsyms", "0000000000000000 T dma_buf_move_notify\n0000000000000000 T ib_register_peer_memory_client\t[ib_core]\n"),
+			section: discover.SectionPeerMem, want: "gdrcopy no\nkfd yes\namd-peer yes\ndma-buf no\n",
+		},
+		{
+			name:    "AMD GPUs, and symbols that cannot be read",
+			files:   tree("dev/kfd", "", "sys/kernel/mm/memory_peers/amdkfd/version", "1.0\n"),
+			section: discover.SectionPeerMem, want: "gdrcopy no\nkfd yes\namd-peer yes\n",
+		},
+		{
 			name:    "a pod",
 			files:   tree("run/secrets/kubernetes.io/serviceaccount/namespace", "default", ".dockerenv", ""),
 			section: discover.SectionContainer, want: "kubernetes a service account or KUBERNETES_SERVICE_HOST is there\n",

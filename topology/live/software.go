@@ -17,7 +17,7 @@ import (
 // prefixes of launchers.
 var libDirs = []string{
 	"usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib/powerpc64le-linux-gnu", "usr/lib64", "usr/lib", "usr/local/lib", "usr/local/lib64",
-	"usr/local/cuda/lib64", "usr/local/cuda/targets/x86_64-linux/lib", "opt/nccl/lib", "opt/rocm/lib", "opt/ucx/lib", "opt/amazon/efa/lib", "opt/amazon/efa/lib64",
+	"usr/local/cuda/lib64", "usr/local/cuda/targets/x86_64-linux/lib", "opt/nccl/lib", "opt/rocm/lib", "opt/amd-anp/build", "opt/ucx/lib", "opt/amazon/efa/lib", "opt/amazon/efa/lib64",
 	"opt/amazon/ofi-nccl/lib", "opt/amazon/ofi-nccl/lib64", "opt/amazon/ofi-nccl/lib/x86_64-linux-gnu", "opt/aws-ofi-nccl/lib", "usr/local/gib/lib64",
 	"opt/cray/libfabric/default/lib64", "opt/mellanox/sharp/lib", "usr/local/nvshmem/lib",
 }
