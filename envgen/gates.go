@@ -26,6 +26,7 @@ func ncclGate(s *state, n *node) []Var {
 	case s.isSet(n, "NCCL_NET", "NCCL_IB_DISABLE", "NCCL_NET_PLUGIN"): // the user's choice, judged as such
 	case n.v.NetPlugin != "":
 		net, why = n.v.NetPlugin, "the network plugin found"
+	case n.pollara(): // its plugin's name differs by where it comes from
 	case len(n.verbsPorts(true)) > 0 && !s.in.Job.InContainer:
 		net, why = "IB", "NCCL's own RDMA transport"
 	}
@@ -68,14 +69,17 @@ func (s *state) pluginMissing(n *node) {
 	}
 }
 
+func (n *node) pollara() bool {
+	return n.rccl() && slices.ContainsFunc(n.verbsPorts(true), func(p *port) bool { return p.hca.Driver == "ionic" })
+}
+
 // pollaraPlugin has RCCL use what AMD made for its own NIC (ionic). AMD's plugin is
 // called librccl-anp.so, and RCCL looks for librccl-net.so by itself
 // (ROCm/amd-anp). From ROCm 7.2.1 on RCCL has it built in and asks for
 // RCCL_AINIC_ROCE (ROCm/rccl pull requests 2078 and 2120); an older RCCL does not
 // read that name, which costs nothing.
 func pollaraPlugin(s *state, n *node) []Var {
-	if !s.usesNCCL() || !n.rccl() || s.in.Job.InContainer || s.isSet(n, "NCCL_NET", "NCCL_NET_PLUGIN") ||
-		!slices.ContainsFunc(n.verbsPorts(true), func(p *port) bool { return p.hca.Driver == "ionic" }) {
+	if !s.usesNCCL() || !n.pollara() || s.in.Job.InContainer || s.isSet(n, "NCCL_NET", "NCCL_NET_PLUGIN") {
 		return nil
 	}
 	for _, sw := range n.h.Software {

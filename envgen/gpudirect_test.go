@@ -92,6 +92,10 @@ func TestPollaraPlugin(t *testing.T) {
 		if got := plugin + "," + roce; got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
+		in.Job.Strict = true
+		if v, _ := valueOf(Compute(in), 0, "NCCL_NET"); v != "" && strings.HasPrefix(tt.host.HCAs[0].Name, "ionic") && tt.host.GPUs[0].Vendor == "amd" {
+			t.Errorf("%s: --strict forces NCCL_NET=%s, which is not the plugin's name", tt.name, v)
+		}
 		if got := findingIDs(res)["gate.pollara-plugin"]; got != tt.says {
 			t.Errorf("%s: gate.pollara-plugin is %q, want %q", tt.name, got, tt.says)
 		}
