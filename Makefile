@@ -40,11 +40,11 @@ tidy:
 static:
 	CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/fabrun
 
-docs: ## write docs/cli, rules.md and architecture.md from the code itself
-	$(GO) test -count=1 ./cmd/fabrun -run 'Docs$$' -update
+docs: ## write docs/cli, docs/json, rules.md, exit-status.md and architecture.md from the code itself
+	$(GO) test -count=1 ./launcher/report ./cmd/fabrun -run 'Docs$$' -update
 
 docs-check:
-	$(GO) test -count=1 ./cmd/fabrun -run 'Docs$$'
+	$(GO) test -count=1 ./launcher/report ./cmd/fabrun -run 'Docs$$'
 
 tracked: # no built program and no file above 1 MB in the repository
 	$(GO) test -count=1 ./cmd/fabrun -run 'TrackedFiles'

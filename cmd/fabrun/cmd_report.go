@@ -55,10 +55,7 @@ func runReport(a *app, o reportOptions, name string) error {
 		if !a.json {
 			return report.NodeJobText(a.stdout, job)
 		}
-		enc := json.NewEncoder(a.stdout)
-		enc.SetEscapeHTML(false)
-		enc.SetIndent("", "  ")
-		return enc.Encode(job)
+		return report.NodeJobJSON(a.stdout, job)
 	}
 	rec, err := readRecord(name)
 	if err != nil {
@@ -89,15 +86,7 @@ func (a *app) showRecord(o reportOptions, rec report.Record, cmp *report.Compari
 	case o.html != "":
 		return writePage(o.html, rec, cmp)
 	case a.json:
-		enc := json.NewEncoder(a.stdout)
-		enc.SetEscapeHTML(false)
-		enc.SetIndent("", "  ")
-		return enc.Encode(struct {
-			Schema   string `json:"schema"`
-			Sentence string `json:"sentence"`
-			report.Record
-			Compared *report.Comparison `json:"compared"`
-		}{"fabrun/report/v1", rec.Sentence(), rec, cmp})
+		return report.RecordedJSON(a.stdout, rec, cmp)
 	case cmp != nil:
 		return report.Compared(a.stdout, *cmp)
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -15,16 +14,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"fabrun/launcher/exit"
+	"fabrun/launcher/report"
 	"fabrun/profiles"
 )
-
-// selfCheck is one line of the self-test.
-type selfCheck struct {
-	Name string `json:"name"`
-	OK   *bool  `json:"ok"` // nil: could not be tried, which fails nothing
-	Text string `json:"text"`
-	Hint string `json:"hint,omitempty"`
-}
 
 func newSlurmSelftestCmd(a *app) *cobra.Command {
 	var o slurmOptions
@@ -48,18 +40,11 @@ Exit status: 0 when all of it works, 1 when something does not, 2 usage.`,
 }
 
 func runSlurmSelftest(ctx context.Context, a *app, o slurmOptions) error {
-	checks := []selfCheck{a.tryProfile(), a.tryState(o), trySystemLog(o), a.tryLook(ctx, o)}
+	checks := []report.SelfCheck{a.tryProfile(), a.tryState(o), trySystemLog(o), a.tryLook(ctx, o)}
 	checks = append(checks, a.trySlurm(ctx, o)...)
-	bad := slices.ContainsFunc(checks, func(c selfCheck) bool { return c.OK != nil && !*c.OK })
+	bad := slices.ContainsFunc(checks, func(c report.SelfCheck) bool { return c.OK != nil && !*c.OK })
 	if a.json {
-		enc := json.NewEncoder(a.stdout)
-		enc.SetEscapeHTML(false)
-		enc.SetIndent("", "  ")
-		out := struct {
-			Schema string      `json:"schema"`
-			Checks []selfCheck `json:"checks"`
-		}{"fabrun/slurm-selftest/v1", checks}
-		if err := enc.Encode(out); err != nil {
+		if err := report.SelftestJSON(a.stdout, checks); err != nil {
 			return err
 		}
 	} else {
@@ -83,15 +68,15 @@ func runSlurmSelftest(ctx context.Context, a *app, o slurmOptions) error {
 	return nil
 }
 
-func works(name, format string, args ...any) selfCheck {
-	return selfCheck{Name: name, OK: new(true), Text: fmt.Sprintf(format, args...)}
+func works(name, format string, args ...any) report.SelfCheck {
+	return report.SelfCheck{Name: name, OK: new(true), Text: fmt.Sprintf(format, args...)}
 }
 
-func fails(name, hint string, err error) selfCheck {
-	return selfCheck{Name: name, OK: new(false), Text: err.Error(), Hint: hint}
+func fails(name, hint string, err error) report.SelfCheck {
+	return report.SelfCheck{Name: name, OK: new(false), Text: err.Error(), Hint: hint}
 }
 
-func (a *app) tryProfile() selfCheck {
+func (a *app) tryProfile() report.SelfCheck {
 	if a.profile == "" {
 		return works("profile", "none named: every active port counts, no rate is wanted")
 	}
@@ -102,7 +87,7 @@ func (a *app) tryProfile() selfCheck {
 	return works("profile", "%s (%s)", p.Name, p.Source)
 }
 
-func (a *app) tryState(o slurmOptions) selfCheck {
+func (a *app) tryState(o slurmOptions) report.SelfCheck {
 	store, err := openNodeStore(o.state)
 	if err == nil {
 		var f *os.File
@@ -116,7 +101,7 @@ func (a *app) tryState(o slurmOptions) selfCheck {
 	return works("state", "%s can be written", o.state)
 }
 
-func trySystemLog(o slurmOptions) selfCheck {
+func trySystemLog(o slurmOptions) report.SelfCheck {
 	log := openSystemLog(o.syslog, "slurm selftest")
 	defer log.close()
 	log.priority = syslogInfo
@@ -127,7 +112,7 @@ func trySystemLog(o slurmOptions) selfCheck {
 	return works("log", "%s took a line: journalctl -t fabrun, or /var/log/syslog", o.syslog)
 }
 
-func (a *app) tryLook(ctx context.Context, o slurmOptions) selfCheck {
+func (a *app) tryLook(ctx context.Context, o slurmOptions) report.SelfCheck {
 	ctx, cancel := context.WithTimeout(ctx, o.deadline)
 	defer cancel()
 	began := time.Now()
@@ -145,19 +130,19 @@ func (a *app) tryLook(ctx context.Context, o slurmOptions) selfCheck {
 }
 
 // trySlurm asks scontrol for this node and for what slurm.conf calls.
-func (a *app) trySlurm(ctx context.Context, o slurmOptions) []selfCheck {
+func (a *app) trySlurm(ctx context.Context, o slurmOptions) []report.SelfCheck {
 	scontrol, err := findScontrol(o.scontrol)
 	if err != nil {
-		return []selfCheck{{Name: "scontrol", Text: err.Error(), Hint: "only 'fabrun slurm health' needs it"}}
+		return []report.SelfCheck{{Name: "scontrol", Text: err.Error(), Hint: "only 'fabrun slurm health' needs it"}}
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.deadline)
 	defer cancel()
 	node := a.slurmNode(o)
 	out, err := exec.CommandContext(ctx, scontrol, "--oneliner", "show", "node", node).CombinedOutput()
 	if err != nil {
-		return []selfCheck{fails("scontrol", "is slurmctld up, and is this the node's name? --node", fmt.Errorf("%s show node %s: %w: %s", scontrol, node, err, strings.TrimSpace(string(out))))}
+		return []report.SelfCheck{fails("scontrol", "is slurmctld up, and is this the node's name? --node", fmt.Errorf("%s show node %s: %w: %s", scontrol, node, err, strings.TrimSpace(string(out))))}
 	}
-	checks := []selfCheck{works("scontrol", "%s knows node %s", scontrol, node)}
+	checks := []report.SelfCheck{works("scontrol", "%s knows node %s", scontrol, node)}
 	out, err = exec.CommandContext(ctx, scontrol, "show", "config").Output()
 	if err != nil {
 		return append(checks, fails("slurm.conf", "", fmt.Errorf("%s show config: %w", scontrol, err)))
@@ -166,8 +151,8 @@ func (a *app) trySlurm(ctx context.Context, o slurmOptions) []selfCheck {
 }
 
 // slurmScripts looks at what slurm.conf calls, as "scontrol show config" tells it.
-func slurmScripts(config string) []selfCheck {
-	var out []selfCheck
+func slurmScripts(config string) []report.SelfCheck {
+	var out []report.SelfCheck
 	for line := range strings.Lines(config) {
 		name, value, _ := strings.Cut(line, "=")
 		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
@@ -190,7 +175,7 @@ func slurmScripts(config string) []selfCheck {
 	return out
 }
 
-func tryScript(name, path string) selfCheck {
+func tryScript(name, path string) report.SelfCheck {
 	st, err := os.Stat(path)
 	switch {
 	case err != nil:
@@ -200,7 +185,7 @@ func tryScript(name, path string) selfCheck {
 	}
 	text, err := readInput(path)
 	if err != nil {
-		return selfCheck{Name: name, Text: err.Error()}
+		return report.SelfCheck{Name: name, Text: err.Error()}
 	}
 	for word := range strings.FieldsSeq(string(text)) {
 		word = strings.Trim(word, `"'`)

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"io/fs"
@@ -13,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fabrun/launcher/files"
+	"fabrun/launcher/report"
 	"fabrun/topology"
 	"fabrun/topology/discover"
 	"fabrun/topology/live"
@@ -78,7 +78,7 @@ func runSnapshot(ctx context.Context, a *app, o snapshotOptions) error {
 		return err
 	}
 	if a.json {
-		return json.NewEncoder(a.stdout).Encode(map[string]any{"schema": "fabrun/snapshot/v1", "snapshot": b.String()})
+		return report.SnapshotJSON(a.stdout, b.String())
 	}
 	if o.output == "" {
 		_, err := a.stdout.Write(b.Bytes())

@@ -1,12 +1,13 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"runtime"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"fabrun/launcher/report"
 )
 
 // version is the one link-time override (-X main.version=…); otherwise the
@@ -37,10 +38,7 @@ func newVersionCmd(a *app) *cobra.Command {
 
 func runVersion(a *app) error {
 	if a.json {
-		return json.NewEncoder(a.stdout).Encode(map[string]string{
-			"schema": "fabrun/version/v1", "version": buildVersion(), "go": runtime.Version(),
-			"os": runtime.GOOS, "arch": runtime.GOARCH,
-		})
+		return report.VersionJSON(a.stdout, report.Version{Version: buildVersion(), Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH})
 	}
 	_, err := fmt.Fprintf(a.stdout, "fabrun %s (%s %s/%s)\n", buildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	return err

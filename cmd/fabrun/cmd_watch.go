@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -137,10 +136,7 @@ func writeVerdict(a *app, v watch.Verdict) error {
 	if !a.json {
 		return report.Watch(a.stdout, v)
 	}
-	enc := json.NewEncoder(a.stdout)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
+	return report.WatchJSON(a.stdout, v)
 }
 
 // readLog reads one file, or standard input for "-", to its end. An interrupt

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 
+	"fabrun/launcher/exit"
 	"fabrun/launcher/plan"
 	"fabrun/launcher/preflight"
 	"fabrun/launcher/watch"
@@ -91,9 +92,79 @@ func rulesPage() string {
 }
 
 // TestRulesDocs holds docs/rules.md against the lists; 'make docs' writes it.
-func TestRulesDocs(t *testing.T) {
-	path := filepath.Join("..", "..", "docs", "rules.md")
-	want := rulesPage()
+func TestRulesDocs(t *testing.T) { holdDocs(t, "rules.md", rulesPage()) }
+
+// exitPage is docs/exit-status.md: the numbers of launcher/exit, then what each verb
+// says of itself.
+func exitPage() string {
+	var b strings.Builder
+	b.WriteString(`# Exit status
+
+` + "`fabrun run`" + ` (also without the word) ends with the job's own status, so that scripts,
+schedulers and job arrays see what they would see without fabrun. What fabrun says
+of itself there are numbers that launchers do not use.
+
+| status of run | when |
+|---|---|
+`)
+	for _, row := range []struct {
+		status, when string
+	}{
+		{"the job's", "it was started; fabrun never makes a success a failure, but for 121"},
+		{fmt.Sprintf("%d+n", exit.SignalsBase), fmt.Sprintf("signal n ended it, or fabrun before the job was started: %d after Ctrl-C, %d after TERM", exit.SignalsBase+2, exit.SignalsBase+15)},
+		{fmt.Sprint(exit.Internal), "an internal failure of fabrun's: please report it, with `fabrun snapshot`"},
+		{fmt.Sprint(exit.Contract), "only with --strict: it was proved that the job does not run as planned (TCP between nodes, fewer rails, no GPUDirect), and it was ended"},
+		{fmt.Sprint(exit.Preflight), "only with --strict: the job was not started, since it could not run as planned, or hosts could not be looked at"},
+		{fmt.Sprint(exit.NoPlan), "no plan is possible: the command line, a host list or a profile contradicts itself"},
+		{fmt.Sprint(exit.RunUsage), "a wrong call of fabrun"},
+		{fmt.Sprint(exit.NotExec), "the program is not executable"},
+		{fmt.Sprint(exit.NotFound), "the program is not there"},
+	} {
+		fmt.Fprintf(&b, "| %s | %s |\n", row.status, row.when)
+	}
+	fmt.Fprintf(&b, `
+`+"```console"+`
+$ fabrun sh -c 'exit 7' 2>/dev/null; echo $?
+7
+$ fabrun sh -c 'kill -9 $$' 2>/dev/null; echo $?
+%d
+$ fabrun --no-such-flag mpirun -np 2 ./a.out 2>/dev/null; echo $?
+%d
+$ fabrun run -- no-such-program 2>/dev/null; echo $?
+%d
+`+"```"+`
+
+The other verbs end with %d when all is well, %d for findings of severity error or when
+they could not do it, %d for a wrong call; 128+n when signal n ended them. Each says it
+of itself:
+
+| verb | exit status |
+|---|---|
+`, exit.SignalsBase+9, exit.RunUsage, exit.NotFound, exit.OK, exit.Findings, exit.Usage)
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		if _, says, ok := strings.Cut(c.Long, "Exit status: "); ok && c.HasParent() && !c.HasSubCommands() {
+			says, _, _ = strings.Cut(says, "\n\n")
+			path := c.CommandPath()
+			fmt.Fprintf(&b, "| [%s](cli/%s.md) | %s |\n", strings.TrimPrefix(path, "fabrun "), strings.ReplaceAll(path, " ", "_"), strings.Join(strings.Fields(says), " "))
+		}
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+	}
+	root := (&app{}).rootCmd()
+	root.CompletionOptions.DisableDefaultCmd = true
+	walk(root)
+	return b.String()
+}
+
+// TestExitStatusDocs holds docs/exit-status.md; 'make docs' writes it.
+func TestExitStatusDocs(t *testing.T) { holdDocs(t, "exit-status.md", exitPage()) }
+
+// holdDocs compares a generated page with the one of docs, or writes it.
+func holdDocs(t *testing.T, name, want string) {
+	t.Helper()
+	path := filepath.Join("..", "..", "docs", name)
 	if *update {
 		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
@@ -104,7 +175,7 @@ func TestRulesDocs(t *testing.T) {
 		t.Fatalf("%v; run make docs", err)
 	}
 	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("docs/rules.md is not what the lists say (run make docs; -lists +file):\n%s", diff)
+		t.Errorf("docs/%s is not what the program says (run make docs; -program +file):\n%s", name, diff)
 	}
 }
 

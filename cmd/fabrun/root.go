@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -302,13 +301,8 @@ func (a *app) printError(e *exit.Error, isRun bool) {
 		if isRun {
 			to = a.stderr // standard output is the job's
 		}
-		enc := json.NewEncoder(to)
-		enc.SetEscapeHTML(false)
-		if !isRun { // a line among the job's
-			enc.SetIndent("", "  ")
-		}
 		//nolint:errcheck // nowhere left to report a failed write
-		_ = enc.Encode(map[string]any{"schema": "fabrun/error/v1", "error": e.Err.Error(), "hint": e.Hint, "exit_status": e.Code})
+		_ = report.ErrorJSON(to, e.Err.Error(), e.Hint, e.Code, isRun)
 	}
 	own := a.own()
 	fmt.Fprintf(own, "%v\n", e.Err)

@@ -26,7 +26,7 @@ var update = flag.Bool("update", false, "rewrite the golden sections of the scri
 // TestMain puts fabrun and the fake launchers on PATH of the scripts.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"fabrun":           main,
+		"fabrun":           checkedMain,
 		launcher.GuardName: main,
 		"mpirun":           func() { fakeLauncher("mpirun (Open MPI) 5.0.7") },
 		"mpiexec":          func() { fakeLauncher("HYDRA build details:\n    Version:                                 4.0.2") },
@@ -135,6 +135,12 @@ func TestScript(t *testing.T) {
 			}
 			env.Setenv("HOSTS", filepath.Join(repo, "testdata", "hosts"))
 			env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, ".config"))
+			seen := filepath.Join(env.WorkDir, ".schemas")
+			env.Setenv(schemaDirName, filepath.Join(repo, "docs", "json"))
+			env.Setenv(schemaSeenName, seen)
+			if err := os.Mkdir(seen, 0o755); err != nil {
+				return err
+			}
 			// No cache of launcher versions: scripts change what a launcher says.
 			env.Setenv("XDG_CACHE_HOME", "none")
 			return nil
@@ -159,6 +165,8 @@ func TestScript(t *testing.T) {
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"status":   cmdStatus,
 			"snaptree": cmdSnapTree,
+			"schema":   cmdSchema,
+			"schemas":  cmdSchemas,
 		},
 	})
 }

@@ -262,11 +262,14 @@ func (s *nodeStore) saveJob(job string, r report.NodeJob, log io.Writer) {
 	}
 }
 
+// baseline is what a good look found: the ports that carried the fabric.
+type baseline struct {
+	Ports []portState `json:"ports"`
+}
+
 // baseline returns the ports that a good look found before; nil on a first look.
 func (s *nodeStore) baseline() []portState {
-	var b struct {
-		Ports []portState `json:"ports"`
-	}
+	var b baseline
 	if s == nil || s.read("baseline.json", &b) != nil {
 		return nil
 	}
@@ -293,7 +296,7 @@ func (s *nodeStore) saveBaseline(base, now []portState, log io.Writer) {
 		}
 	}
 	if s != nil && changed {
-		s.write("baseline.json", map[string]any{"schema": "fabrun/slurm-baseline/v1", "ports": next}, log)
+		s.write("baseline.json", baseline{next}, log)
 	}
 }
 

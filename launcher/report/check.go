@@ -256,15 +256,27 @@ func railRates(ps []CheckedPair) []railRate {
 	return out
 }
 
+type checkJSON struct {
+	Schema   string            `json:"schema"`
+	Hosts    []checkedHost     `json:"hosts"`
+	Pairs    []CheckedPair     `json:"pairs"`       // where they were measured
+	Findings []finding.Finding `json:"findings"`    // about no single host
+	Coverage *string           `json:"coverage"`    // how many pairs of all were measured, in words
+	Runs     []checkedRun      `json:"collectives"` // where they were run
+	Stages   []checkedStage    `json:"stages"`      // of --bringup
+	Verdict  preflight.Verdict `json:"verdict"`
+}
+
+type checkedHost struct {
+	Host     string            `json:"host"`
+	Findings []finding.Finding `json:"findings"`
+}
+
 // CheckJSON writes the result as fabrun/check/v1.
 func CheckJSON(w io.Writer, c Checked) error {
-	type host struct {
-		Host     string            `json:"host"`
-		Findings []finding.Finding `json:"findings"`
-	}
-	hosts := []host{}
+	hosts := []checkedHost{}
 	for _, h := range c.Hosts {
-		one := host{h, []finding.Finding{}}
+		one := checkedHost{h, []finding.Finding{}}
 		for _, f := range sorted(c.Findings) {
 			if f.Host == h {
 				one.Findings = append(one.Findings, f)
@@ -278,16 +290,7 @@ func CheckJSON(w io.Writer, c Checked) error {
 			job = append(job, f)
 		}
 	}
-	return writeJSON(w, struct {
-		Schema   string            `json:"schema"`
-		Hosts    []host            `json:"hosts"`
-		Pairs    []CheckedPair     `json:"pairs"`
-		Findings []finding.Finding `json:"findings"`
-		Coverage *string           `json:"coverage"`
-		Runs     []checkedRun      `json:"collectives"`
-		Stages   []checkedStage    `json:"stages"`
-		Verdict  preflight.Verdict `json:"verdict"`
-	}{"fabrun/check/v1", hosts, orEmpty(c.Pairs), job, orNull(c.Coverage), checkedRuns(c.Collectives), checkedStages(c.Stages), c.Verdict()})
+	return writeJSON(w, checkJSON{"fabrun/check/v1", hosts, orEmpty(c.Pairs), job, orNull(c.Coverage), checkedRuns(c.Collectives), checkedStages(c.Stages), c.Verdict()})
 }
 
 type checkedRun struct {
@@ -348,7 +351,14 @@ func Diff(w io.Writer, a, b string, ds []preflight.Difference) error {
 	return t.err
 }
 
+type diffJSON struct {
+	Schema      string                 `json:"schema"`
+	A           string                 `json:"a"`
+	B           string                 `json:"b"`
+	Differences []preflight.Difference `json:"differences"`
+}
+
 // DiffJSON writes the same as fabrun/diff/v1.
 func DiffJSON(w io.Writer, a, b string, ds []preflight.Difference) error {
-	return writeJSON(w, map[string]any{"schema": "fabrun/diff/v1", "a": a, "b": b, "differences": orEmpty(ds)})
+	return writeJSON(w, diffJSON{"fabrun/diff/v1", a, b, orEmpty(ds)})
 }

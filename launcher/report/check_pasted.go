@@ -66,46 +66,49 @@ func intText(n *int) string {
 	return fmt.Sprint(*n)
 }
 
+type perftestRow struct {
+	Bytes      int64    `json:"bytes"`
+	Iterations int64    `json:"iterations"`
+	Peak       *float64 `json:"gbps_peak"`
+	Average    *float64 `json:"gbps_average"`
+	Typical    *float64 `json:"usec_typical"`
+	UsecAvg    *float64 `json:"usec_average"`
+}
+
+type perftestJSON struct {
+	Schema    string            `json:"schema"`
+	Tool      *string           `json:"tool"`
+	Device    *string           `json:"device"`
+	LinkType  *string           `json:"link_type"`
+	MTU       *int              `json:"mtu"`
+	GIDIndex  *int              `json:"gid_index"`
+	QPs       *int              `json:"qps"`
+	CUDA      *bool             `json:"cuda"`
+	DMABuf    *bool             `json:"dmabuf"`
+	Average   *float64          `json:"gbps_average"`
+	Max       *float64          `json:"gbps_max"`
+	Typical   *float64          `json:"usec_typical"`
+	UsecAvg   *float64          `json:"usec_average"`
+	Largest   *int64            `json:"largest_bytes"`
+	Smallest  *int64            `json:"smallest_bytes"`
+	Rows      []perftestRow     `json:"rows"`
+	Error     *string           `json:"error"` // its ID; null: it ended well
+	ErrorLine *string           `json:"error_line"`
+	Verdict   preflight.Verdict `json:"verdict"`
+	Findings  []finding.Finding `json:"findings"`
+}
+
 // PerftestJSON writes the judgement as fabrun/perftest/v1.
 func PerftestJSON(w io.Writer, p pasted.Perftest, v preflight.Verdict, fs []finding.Finding) error {
 	var id, line *string
 	if p.Error != nil {
 		id, line = &p.Error.ID, &p.Error.Line
 	}
-	type row struct {
-		Bytes      int64    `json:"bytes"`
-		Iterations int64    `json:"iterations"`
-		Peak       *float64 `json:"gbps_peak"`
-		Average    *float64 `json:"gbps_average"`
-		Typical    *float64 `json:"usec_typical"`
-		UsecAvg    *float64 `json:"usec_average"`
-	}
-	rows := []row{}
+	rows := []perftestRow{}
 	for _, r := range p.Rows {
-		rows = append(rows, row{r.Bytes, r.Iterations, r.PeakGbps, r.AvgGbps, r.TypUsec, r.AvgUsec})
+		rows = append(rows, perftestRow{r.Bytes, r.Iterations, r.PeakGbps, r.AvgGbps, r.TypUsec, r.AvgUsec})
 	}
-	out := struct {
-		Schema    string            `json:"schema"`
-		Tool      *string           `json:"tool"`
-		Device    *string           `json:"device"`
-		LinkType  *string           `json:"link_type"`
-		MTU       *int              `json:"mtu"`
-		GIDIndex  *int              `json:"gid_index"`
-		QPs       *int              `json:"qps"`
-		CUDA      *bool             `json:"cuda"`
-		DMABuf    *bool             `json:"dmabuf"`
-		Average   *float64          `json:"gbps_average"`
-		Max       *float64          `json:"gbps_max"`
-		Typical   *float64          `json:"usec_typical"`
-		UsecAvg   *float64          `json:"usec_average"`
-		Largest   *int64            `json:"largest_bytes"`
-		Smallest  *int64            `json:"smallest_bytes"`
-		Rows      []row             `json:"rows"`
-		Error     *string           `json:"error"`
-		ErrorLine *string           `json:"error_line"`
-		Verdict   preflight.Verdict `json:"verdict"`
-		Findings  []finding.Finding `json:"findings"`
-	}{
+	out := perftestJSON{
 		"fabrun/perftest/v1", orNull(p.Tool), orNull(p.Device), orNull(p.LinkType), p.MTU, p.GIDIndex, p.QPs, p.CUDA, p.DMABuf,
 		nil, p.MaxGbps(), nil, nil, nil, nil, rows, id, line, v, orEmpty(sorted(fs)),
 	}
@@ -138,33 +141,46 @@ func NCCLTests(w io.Writer, n pasted.NCCLTests, v preflight.Verdict, fs []findin
 	return Findings(w, fs)
 }
 
+type ncclTestsRow struct {
+	Bytes  int64    `json:"bytes"`
+	Type   string   `json:"type"`
+	OutUs  *float64 `json:"out_of_place_usec"`
+	OutBus *float64 `json:"out_of_place_busbw_gbytes_per_s"`
+	InUs   *float64 `json:"in_place_usec"`
+	InBus  *float64 `json:"in_place_busbw_gbytes_per_s"`
+	Wrong  *int64   `json:"wrong"`
+}
+
+type ncclTestsJSON struct {
+	Schema     string            `json:"schema"`
+	Collective *string           `json:"collective"`
+	Ranks      *int              `json:"ranks"`
+	Hosts      []string          `json:"hosts"`
+	BusMax     *float64          `json:"busbw_max_gbytes_per_s"`
+	BusAverage *float64          `json:"busbw_average_gbytes_per_s"`
+	OutOfBound *string           `json:"out_of_bounds"`
+	Error      *string           `json:"error"`
+	Rows       []ncclTestsRow    `json:"rows"`
+	Verdict    preflight.Verdict `json:"verdict"`
+	Findings   []finding.Finding `json:"findings"`
+}
+
 // NCCLTestsJSON writes the judgement as fabrun/nccl-tests/v1.
 func NCCLTestsJSON(w io.Writer, n pasted.NCCLTests, v preflight.Verdict, fs []finding.Finding) error {
-	type row struct {
-		Bytes  int64    `json:"bytes"`
-		Type   string   `json:"type"`
-		OutUs  *float64 `json:"out_of_place_usec"`
-		OutBus *float64 `json:"out_of_place_busbw_gbytes_per_s"`
-		InUs   *float64 `json:"in_place_usec"`
-		InBus  *float64 `json:"in_place_busbw_gbytes_per_s"`
-		Wrong  *int64   `json:"wrong"`
-	}
-	rows := []row{}
+	rows := []ncclTestsRow{}
 	for _, r := range n.Rows {
 		wrong := &r.Wrong
 		if r.WrongNA {
 			wrong = nil
 		}
-		rows = append(rows, row{r.Bytes, r.Type, r.OutUsec, r.OutBus, r.InUsec, r.InBus, wrong})
+		rows = append(rows, ncclTestsRow{r.Bytes, r.Type, r.OutUsec, r.OutBus, r.InUsec, r.InBus, wrong})
 	}
 	var ranks *int
 	if n.Ranks > 0 {
 		ranks = &n.Ranks
 	}
-	return writeJSON(w, map[string]any{
-		"schema": "fabrun/nccl-tests/v1", "collective": orNull(n.Collective), "ranks": ranks, "hosts": orEmpty(n.Hosts),
-		"busbw_max_gbytes_per_s": n.BestBus(), "busbw_average_gbytes_per_s": n.AvgBus, "out_of_bounds": n.OutOfBound, "error": orNull(n.Error),
-		"rows": rows, "verdict": v, "findings": orEmpty(sorted(fs)),
+	return writeJSON(w, ncclTestsJSON{
+		"fabrun/nccl-tests/v1", orNull(n.Collective), ranks, orEmpty(n.Hosts), n.BestBus(), n.AvgBus, n.OutOfBound, orNull(n.Error), rows, v, orEmpty(sorted(fs)),
 	})
 }
 
@@ -178,19 +194,29 @@ func OSU(w io.Writer, o pasted.OSU, v preflight.Verdict, fs []finding.Finding) e
 	return Findings(w, fs)
 }
 
+type osuRow struct {
+	Bytes int64    `json:"bytes"`
+	Usec  *float64 `json:"usec"`
+	MBps  *float64 `json:"mbytes_per_s"`
+	Msgs  *float64 `json:"messages_per_s"`
+}
+
+type osuJSON struct {
+	Schema   string            `json:"schema"`
+	Test     *string           `json:"test"`
+	Kind     *string           `json:"kind"`
+	Rows     []osuRow          `json:"rows"`
+	Verdict  preflight.Verdict `json:"verdict"`
+	Findings []finding.Finding `json:"findings"`
+}
+
 // OSUJSON writes the judgement as fabrun/osu/v1.
 func OSUJSON(w io.Writer, o pasted.OSU, v preflight.Verdict, fs []finding.Finding) error {
-	type row struct {
-		Bytes int64    `json:"bytes"`
-		Usec  *float64 `json:"usec"`
-		MBps  *float64 `json:"mbytes_per_s"`
-		Msgs  *float64 `json:"messages_per_s"`
-	}
-	rows := []row{}
+	rows := []osuRow{}
 	for _, r := range o.Rows {
-		rows = append(rows, row{r.Bytes, r.Usec, r.MBps, r.MsgsPS})
+		rows = append(rows, osuRow{r.Bytes, r.Usec, r.MBps, r.MsgsPS})
 	}
-	return writeJSON(w, map[string]any{"schema": "fabrun/osu/v1", "test": orNull(o.Test), "kind": orNull(o.Kind), "rows": rows, "verdict": v, "findings": orEmpty(sorted(fs))})
+	return writeJSON(w, osuJSON{"fabrun/osu/v1", orNull(o.Test), orNull(o.Kind), rows, v, orEmpty(sorted(fs))})
 }
 
 // Capture writes how the RoCEv2 packets of a capture are marked, by direction.
@@ -223,25 +249,34 @@ func counts(m map[int]int) string {
 	return s
 }
 
+type flowJSON struct {
+	From    string      `json:"from"`
+	To      string      `json:"to"`
+	Packets int         `json:"packets"`
+	Bytes   int64       `json:"bytes"`
+	DSCP    map[int]int `json:"dscp"`
+	ECN     map[int]int `json:"ecn"`
+	PCP     map[int]int `json:"priority_8021q"`
+	CNPs    int         `json:"cnps"`
+	CNPDSCP map[int]int `json:"cnp_dscp"`
+}
+
+type captureJSON struct {
+	Schema    string            `json:"schema"`
+	Packets   int               `json:"packets"`
+	RoCE      int               `json:"roce_packets"`
+	Skipped   int               `json:"skipped"`
+	Truncated bool              `json:"truncated"`
+	Verdict   preflight.Verdict `json:"verdict"`
+	Flows     []flowJSON        `json:"flows"`
+	Findings  []finding.Finding `json:"findings"`
+}
+
 // CaptureJSON writes the same as fabrun/pcap/v1.
 func CaptureJSON(w io.Writer, c pasted.Capture, v preflight.Verdict, fs []finding.Finding) error {
-	type flow struct {
-		From    string      `json:"from"`
-		To      string      `json:"to"`
-		Packets int         `json:"packets"`
-		Bytes   int64       `json:"bytes"`
-		DSCP    map[int]int `json:"dscp"`
-		ECN     map[int]int `json:"ecn"`
-		PCP     map[int]int `json:"priority_8021q"`
-		CNPs    int         `json:"cnps"`
-		CNPDSCP map[int]int `json:"cnp_dscp"`
-	}
-	flows := []flow{}
+	flows := []flowJSON{}
 	for _, f := range c.Flows {
-		flows = append(flows, flow{f.From.String(), f.To.String(), f.Packets, f.Bytes, f.DSCP, f.ECN, f.PCP, f.CNPs, f.CNPDSCP})
+		flows = append(flows, flowJSON{f.From.String(), f.To.String(), f.Packets, f.Bytes, f.DSCP, f.ECN, f.PCP, f.CNPs, f.CNPDSCP})
 	}
-	return writeJSON(w, map[string]any{
-		"schema": "fabrun/pcap/v1", "packets": c.Packets, "roce_packets": c.RoCE, "skipped": c.Skipped, "truncated": c.Truncated, "verdict": v,
-		"flows": flows, "findings": orEmpty(sorted(fs)),
-	})
+	return writeJSON(w, captureJSON{"fabrun/pcap/v1", c.Packets, c.RoCE, c.Skipped, c.Truncated, v, flows, orEmpty(sorted(fs))})
 }

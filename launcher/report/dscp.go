@@ -1,7 +1,6 @@
 package report
 
 import (
-	"encoding/json"
 	"io"
 
 	"fabrun/envgen"
@@ -62,8 +61,5 @@ func DSCPJSON(w io.Writer, m envgen.Marking) error {
 	for _, v := range m.Vars {
 		out.Vars = append(out.Vars, markVar(v))
 	}
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(out)
+	return writeJSON(w, out)
 }

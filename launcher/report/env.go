@@ -186,32 +186,18 @@ func jsonText(s string) (string, error) {
 type envJSON struct {
 	Schema   string            `json:"schema"`
 	Host     *string           `json:"host"`
-	Contract *string           `json:"contract"`
-	RDMA     bool              `json:"rdma"`
+	Contract *string           `json:"contract"` // what a job should run on here
+	RDMA     bool              `json:"rdma"`     // has the node RDMA that a job can use?
 	Vars     []envgen.Var      `json:"vars"`
-	Left     []envgen.Var      `json:"left_unset"`
+	Left     []envgen.Var      `json:"left_unset"` // what was left alone, and why
 	Findings []finding.Finding `json:"findings"`
 }
 
 // EnvJSON writes schema fabrun/env/v1 for one host of a result.
 func EnvJSON(w io.Writer, res envgen.Result, host envgen.HostEnv) error {
-	out := envJSON{Schema: "fabrun/env/v1", Host: known(host.Host), Contract: known(res.Contract), RDMA: res.RDMA, Vars: host.Vars, Findings: res.Findings}
-	if out.Vars == nil {
-		out.Vars = []envgen.Var{}
-	}
-	out.Left = list(host.Left)
-	for _, vars := range [][]envgen.Var{out.Vars, out.Left} {
-		for i := range vars {
-			vars[i].Evidence = list(vars[i].Evidence)
-		}
-	}
-	if out.Findings == nil {
-		out.Findings = []finding.Finding{}
-	}
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(out)
+	return writeJSON(w, envJSON{
+		"fabrun/env/v1", known(host.Host), known(res.Contract), res.RDMA, varsJSON(host.Vars), varsJSON(host.Left), list(res.Findings),
+	})
 }
 
 // EnvExplain writes everything that is known about each variable: value, who

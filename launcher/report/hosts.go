@@ -1,7 +1,6 @@
 package report
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
@@ -113,16 +112,16 @@ type hostsJSON struct {
 	Source   string            `json:"source"`
 	Manager  *string           `json:"manager"`
 	JobID    *string           `json:"job_id"`
-	Nodes    int               `json:"nodes"`
-	Self     *int              `json:"self"`
+	Nodes    int               `json:"nodes"` // of the job; more than hosts where only their number is known
+	Self     *int              `json:"self"`  // index of this machine; null: it is none of them or that is not known
 	Hosts    []hostJSON        `json:"hosts"`
 	Findings []finding.Finding `json:"findings"`
 }
 
 type hostJSON struct {
 	Name    string  `json:"name"`
-	Slots   *int    `json:"slots"`
-	Address *string `json:"address"`
+	Slots   *int    `json:"slots"`   // null: not said
+	Address *string `json:"address"` // by which it is reached, where that is not its name
 	CPUs    *int    `json:"cpus"`
 	GPUs    *int    `json:"gpus"`
 }
@@ -137,10 +136,7 @@ func HostsJSON(w io.Writer, a hosts.Allocation) error {
 	for i, h := range a.Hosts {
 		out.Hosts[i] = hostJSON{h.Name, h.Slots, orNull(h.Address), h.CPUs, h.GPUs}
 	}
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(out)
+	return writeJSON(w, out)
 }
 
 // orNull is nil for the empty string, which stands for unknown.

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 
@@ -52,17 +51,16 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
+type lintJSON struct {
+	Schema   string         `json:"schema"`
+	Files    []string       `json:"files"`
+	Findings []lint.Problem `json:"findings"`
+}
+
 // LintJSON writes the same as an object.
 func LintJSON(w io.Writer, files []string, problems []lint.Problem) error {
 	if problems == nil {
 		problems = []lint.Problem{}
 	}
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(struct {
-		Schema   string         `json:"schema"`
-		Files    []string       `json:"files"`
-		Findings []lint.Problem `json:"findings"`
-	}{"fabrun/lint/v1", files, problems})
+	return writeJSON(w, lintJSON{"fabrun/lint/v1", files, problems})
 }

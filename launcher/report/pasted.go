@@ -1,7 +1,6 @@
 package report
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -13,13 +12,6 @@ import (
 	"fabrun/topology/health"
 	"fabrun/topology/pasted"
 )
-
-func writeJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
-}
 
 // orEmpty is s, and an empty list where there is none: [] in JSON, not null.
 func orEmpty[T any](s []T) []T {
@@ -242,14 +234,14 @@ func ranges(v []int) string {
 
 type pastedDeviceJSON struct {
 	Netdev   *string        `json:"netdev"`
-	Trust    *string        `json:"trust"`
-	Lossless []int          `json:"lossless_priorities"` // null: not said
-	DSCPs    map[string]int `json:"dscp_to_priority"`
-	PrioToTC []int          `json:"priority_to_tc"`
-	TCBw     []int          `json:"tc_bandwidth_percent"`
-	TCAlgo   []string       `json:"tc_algorithm"`
-	Buffers  []int          `json:"priority_to_buffer"`
-	Sizes    []int          `json:"buffer_bytes"`
+	Trust    *string        `json:"trust"`                // "dscp" or "pcp"; null: not said
+	Lossless []int          `json:"lossless_priorities"`  // null: not said
+	DSCPs    map[string]int `json:"dscp_to_priority"`     // of the DSCPs that the text lists
+	PrioToTC []int          `json:"priority_to_tc"`       // by priority; null: not said
+	TCBw     []int          `json:"tc_bandwidth_percent"` // by traffic class; null: not said
+	TCAlgo   []string       `json:"tc_algorithm"`         // by traffic class; null: not said
+	Buffers  []int          `json:"priority_to_buffer"`   // by priority; null: not said
+	Sizes    []int          `json:"buffer_bytes"`         // by buffer; null: not said
 	DCBX     *string        `json:"dcbx"`
 	Willing  *bool          `json:"willing"`
 	Cable    *int           `json:"cable_length_m"`

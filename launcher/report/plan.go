@@ -1,7 +1,6 @@
 package report
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -16,33 +15,33 @@ import (
 // planJSON is the shape of schema fabrun/plan/v1.
 type planJSON struct {
 	Schema   string            `json:"schema"`
-	Dialect  string            `json:"dialect"`
-	Launcher *string           `json:"launcher"`
+	Dialect  string            `json:"dialect"`  // "openmpi4", "openmpi5", "mpich", "srun", "torchrun", …
+	Launcher *string           `json:"launcher"` // the launcher and its version, as people say it
 	Version  *string           `json:"version"`
-	RDMA     *bool             `json:"rdma"`
-	Looked   *lookedJSON       `json:"looked"`
-	Contract *string           `json:"contract"`
-	Argv     []string          `json:"argv"`
-	Words    []wordJSON        `json:"words"`
-	Env      []envgen.Var      `json:"env"`
-	Kept     []envgen.Var      `json:"kept"`
-	PerHost  []hostEnvJSON     `json:"per_host"`
-	Rank     *plan.RankTable   `json:"rank"`
-	Unset    []string          `json:"unset"`
-	Withheld []plan.Withheld   `json:"withheld"`
-	Files    []fileJSON        `json:"files"`
-	Shims    []string          `json:"shims"`
+	RDMA     *bool             `json:"rdma"`     // can the job use RDMA? null: no host was seen
+	Looked   *lookedJSON       `json:"looked"`   // which of the hosts the plan rests on
+	Contract *string           `json:"contract"` // what the job should run on, in one sentence; null: nothing is promised
+	Argv     []string          `json:"argv"`     // what is started, "{run}" being the run directory
+	Words    []wordJSON        `json:"words"`    // the same, with the origin of each word
+	Env      []envgen.Var      `json:"env"`      // added for the launcher
+	Kept     []envgen.Var      `json:"kept"`     // what was set already, and stays
+	PerHost  []hostEnvJSON     `json:"per_host"` // what differs between the hosts
+	Rank     *plan.RankTable   `json:"rank"`     // what `fabrun rank` decides on each node
+	Unset    []string          `json:"unset"`    // names taken out of the environment
+	Withheld []plan.Withheld   `json:"withheld"` // names that each node keeps as its own
+	Files    []fileJSON        `json:"files"`    // written into the run directory
+	Shims    []string          `json:"shims"`    // names in the run directory's bin, first in PATH
 	Hosts    planHostsJSON     `json:"hosts"`
-	Program  []string          `json:"program"`
+	Program  []string          `json:"program"` // what the launcher starts, with its arguments
 	Findings []finding.Finding `json:"findings"`
 	Notes    []string          `json:"notes"`
 }
 
 // lookedJSON says which of the job's hosts the plan rests on.
 type lookedJSON struct {
-	Hosts   *int          `json:"hosts"`
+	Hosts   *int          `json:"hosts"` // null: how many is not known
 	Seen    int           `json:"seen"`
-	Assumed *string       `json:"assumed"`
+	Assumed *string       `json:"assumed"` // the host that stands for those not seen
 	Unseen  []plan.Unseen `json:"unseen"`
 }
 
@@ -70,7 +69,7 @@ func (l *lookedJSON) value() plan.Look {
 
 type wordJSON struct {
 	Text   string        `json:"text"`
-	Origin envgen.Origin `json:"origin"`
+	Origin envgen.Origin `json:"origin"` // who said it
 	Why    string        `json:"why,omitempty"`
 }
 
@@ -80,28 +79,28 @@ type hostEnvJSON struct {
 }
 
 type fileJSON struct {
-	Name    string `json:"name"`
+	Name    string `json:"name"` // below the run directory
 	Content string `json:"content"`
 	Why     string `json:"why"`
 }
 
 type planHostsJSON struct {
-	Source  string         `json:"source"`
-	Manager *string        `json:"manager"`
+	Source  string         `json:"source"`  // where they come from: "--hosts", "Slurm", …
+	Manager *string        `json:"manager"` // the resource manager
 	Hosts   []planHostJSON `json:"hosts"`
 }
 
 type planHostJSON struct {
 	Name    string  `json:"name"`
-	Slots   *int    `json:"slots"`
-	Address *string `json:"address"`
+	Slots   *int    `json:"slots"`   // null: not said
+	Address *string `json:"address"` // by which it is reached, where that is not its name
 }
 
 // PlanJSON writes a plan as schema fabrun/plan/v1.
 func PlanJSON(w io.Writer, p plan.Plan) error {
 	out := planJSON{
 		Schema: "fabrun/plan/v1", Dialect: p.Dialect, Launcher: known(p.Launcher), Version: known(p.Version), RDMA: p.HasRDMA(), Looked: toLookedJSON(p.Look),
-		Contract: known(p.Contract), Argv: p.Words(), Env: list(p.Env), Kept: list(p.Kept), Rank: p.Table, Unset: list(p.Unset), Withheld: list(p.Withheld), Shims: list(p.Shims),
+		Contract: known(p.Contract), Argv: p.Words(), Env: varsJSON(p.Env), Kept: varsJSON(p.Kept), Rank: p.Table, Unset: list(p.Unset), Withheld: list(p.Withheld), Shims: list(p.Shims),
 		Program: list(p.Program), Findings: sorted(p.Findings), Notes: list(p.Notes),
 		Words: []wordJSON{}, PerHost: []hostEnvJSON{}, Files: []fileJSON{},
 		Hosts: planHostsJSON{Source: p.Hosts.Source, Manager: known(p.Hosts.Manager), Hosts: []planHostJSON{}},
@@ -111,7 +110,7 @@ func PlanJSON(w io.Writer, p plan.Plan) error {
 		out.Words = append(out.Words, wordJSON(a))
 	}
 	for _, h := range p.PerHost {
-		out.PerHost = append(out.PerHost, hostEnvJSON{Host: h.Host, Vars: h.Vars})
+		out.PerHost = append(out.PerHost, hostEnvJSON{Host: h.Host, Vars: varsJSON(h.Vars)})
 	}
 	for _, f := range p.Files {
 		out.Files = append(out.Files, fileJSON(f))
@@ -119,10 +118,16 @@ func PlanJSON(w io.Writer, p plan.Plan) error {
 	for _, h := range p.Hosts.Hosts {
 		out.Hosts.Hosts = append(out.Hosts.Hosts, planHostJSON{Name: h.Name, Slots: h.Slots, Address: known(h.Address)})
 	}
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(out)
+	return writeJSON(w, out)
+}
+
+// varsJSON are variables with [] and not null for "no evidence".
+func varsJSON(vars []envgen.Var) []envgen.Var {
+	out := slices.Clone(list(vars))
+	for i := range out {
+		out[i].Evidence = list(out[i].Evidence)
+	}
+	return out
 }
 
 // known is nil for what is not known.

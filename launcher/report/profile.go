@@ -1,7 +1,6 @@
 package report
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
@@ -39,6 +38,12 @@ type infoJSON struct {
 	Error  *string `json:"error"`
 }
 
+type profilesJSON struct {
+	Schema    string     `json:"schema"`
+	Profiles  []infoJSON `json:"profiles"`
+	Workloads []infoJSON `json:"workloads"`
+}
+
 // ProfilesJSON writes schema fabrun/profiles/v1.
 func ProfilesJSON(w io.Writer, fabrics, workloads []profiles.Info) error {
 	convert := func(infos []profiles.Info) []infoJSON {
@@ -52,18 +57,7 @@ func ProfilesJSON(w io.Writer, fabrics, workloads []profiles.Info) error {
 		}
 		return out
 	}
-	return indented(w, struct {
-		Schema    string     `json:"schema"`
-		Profiles  []infoJSON `json:"profiles"`
-		Workloads []infoJSON `json:"workloads"`
-	}{"fabrun/profiles/v1", convert(fabrics), convert(workloads)})
-}
-
-func indented(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
+	return writeJSON(w, profilesJSON{"fabrun/profiles/v1", convert(fabrics), convert(workloads)})
 }
 
 // tomlLines writes keys of one table, in order, leaving out what is not said.
@@ -320,6 +314,31 @@ type qosJSON struct {
 	Watchdog *bool      `json:"watchdog"`
 }
 
+type profileJSON struct {
+	Schema        string        `json:"schema"`
+	Name          string        `json:"name"`
+	About         *string       `json:"about"`
+	Source        *string       `json:"source"`
+	LinkLayer     *string       `json:"link_layer"`
+	RoCEVersion   *int          `json:"roce_version"`
+	RateGbps      *float64      `json:"rate_gbps"`
+	MinMTUBytes   *int          `json:"min_mtu_bytes"`
+	Subnets       []string      `json:"subnets"`
+	Bootstrap     *string       `json:"bootstrap"`
+	GIDFamily     *string       `json:"gid_family"`
+	ExcludeHCAs   []string      `json:"exclude_hcas"`
+	RailOnly      *bool         `json:"rail_only"`
+	AdaptiveRoute *bool         `json:"adaptive_routing"`
+	Driver        *string       `json:"driver"`
+	SetNothing    bool          `json:"set_nothing"`
+	QoS           *qosJSON      `json:"qos"`
+	WarnFraction  *float64      `json:"warn_fraction"`
+	ErrorFraction *float64      `json:"error_fraction"`
+	LatencyUsec   *float64      `json:"latency_usec"`
+	Env           []settingJSON `json:"env"`
+	Hints         []string      `json:"hints"`
+}
+
 // ProfileJSON writes schema fabrun/profile/v1.
 func ProfileJSON(w io.Writer, p profiles.Profile) error {
 	f := p.Fabric
@@ -327,60 +346,41 @@ func ProfileJSON(w io.Writer, p profiles.Profile) error {
 	if q := f.QoS; q != nil {
 		qos = &qosJSON{known(q.Trust), toClassJSON(&q.RDMA), toClassJSON(q.Control), toClassJSON(q.CNP), list(q.PFC), q.ECNMinKB, q.ECNMaxKB, q.Pool, list(q.ETS), q.Watchdog}
 	}
-	return indented(w, struct {
-		Schema        string        `json:"schema"`
-		Name          string        `json:"name"`
-		About         *string       `json:"about"`
-		Source        *string       `json:"source"`
-		LinkLayer     *string       `json:"link_layer"`
-		RoCEVersion   *int          `json:"roce_version"`
-		RateGbps      *float64      `json:"rate_gbps"`
-		MinMTUBytes   *int          `json:"min_mtu_bytes"`
-		Subnets       []string      `json:"subnets"`
-		Bootstrap     *string       `json:"bootstrap"`
-		GIDFamily     *string       `json:"gid_family"`
-		ExcludeHCAs   []string      `json:"exclude_hcas"`
-		RailOnly      *bool         `json:"rail_only"`
-		AdaptiveRoute *bool         `json:"adaptive_routing"`
-		Driver        *string       `json:"driver"`
-		SetNothing    bool          `json:"set_nothing"`
-		QoS           *qosJSON      `json:"qos"`
-		WarnFraction  *float64      `json:"warn_fraction"`
-		ErrorFraction *float64      `json:"error_fraction"`
-		LatencyUsec   *float64      `json:"latency_usec"`
-		Env           []settingJSON `json:"env"`
-		Hints         []string      `json:"hints"`
-	}{
+	return writeJSON(w, profileJSON{
 		"fabrun/profile/v1", p.Name, known(p.About), known(p.Source), known(f.LinkLayer), some(f.RoCEVersion), f.RateGbps, f.MinMTUBytes, list(f.Subnets), known(f.Bootstrap),
 		known(f.GIDFamily), list(f.ExcludeHCAs), f.RailOnly, f.AdaptiveRoute, known(f.Driver), f.SetNothing, qos, f.Expect.WarnFraction, f.Expect.ErrorFraction, f.Expect.LatencyUsec,
 		settingsJSON(p.Env), list(p.Hints),
 	})
 }
 
+type workloadJSON struct {
+	Schema       string        `json:"schema"`
+	Name         string        `json:"name"`
+	About        *string       `json:"about"`
+	Source       *string       `json:"source"`
+	Slots        *string       `json:"slots"`
+	ReserveCores int           `json:"reserve_cores"`
+	Channels     *int          `json:"memory_channels"`
+	Binding      *string       `json:"binding"`
+	MPIOptions   []string      `json:"mpi_options"`
+	Forward      []string      `json:"forward"`
+	Programs     []string      `json:"programs"`
+	Env          []settingJSON `json:"env"`
+}
+
 // WorkloadJSON writes schema fabrun/workload/v1.
 func WorkloadJSON(w io.Writer, p profiles.Workload) error {
-	return indented(w, struct {
-		Schema       string        `json:"schema"`
-		Name         string        `json:"name"`
-		About        *string       `json:"about"`
-		Source       *string       `json:"source"`
-		Slots        *string       `json:"slots"`
-		ReserveCores int           `json:"reserve_cores"`
-		Channels     *int          `json:"memory_channels"`
-		Binding      *string       `json:"binding"`
-		MPIOptions   []string      `json:"mpi_options"`
-		Forward      []string      `json:"forward"`
-		Programs     []string      `json:"programs"`
-		Env          []settingJSON `json:"env"`
-	}{"fabrun/workload/v1", p.Name, known(p.About), known(p.Source), known(p.Slots), p.ReserveCores, p.MemoryChannels, known(p.Binding), list(p.MPIOptions), list(p.Forward), list(p.Programs), settingsJSON(p.Env)})
+	return writeJSON(w, workloadJSON{"fabrun/workload/v1", p.Name, known(p.About), known(p.Source), known(p.Slots), p.ReserveCores, p.MemoryChannels, known(p.Binding), list(p.MPIOptions), list(p.Forward), list(p.Programs), settingsJSON(p.Env)})
+}
+
+type profileCheckJSON struct {
+	Schema string `json:"schema"`
+	File   string `json:"file"`
+	Kind   string `json:"kind"`
+	Name   string `json:"name"`
 }
 
 // ProfileCheckJSON writes schema fabrun/profile-check/v1.
 func ProfileCheckJSON(w io.Writer, file, kind, name string) error {
-	return indented(w, struct {
-		Schema string `json:"schema"`
-		File   string `json:"file"`
-		Kind   string `json:"kind"`
-		Name   string `json:"name"`
-	}{"fabrun/profile-check/v1", file, kind, name})
+	return writeJSON(w, profileCheckJSON{"fabrun/profile-check/v1", file, kind, name})
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -168,12 +169,24 @@ func ReadEye(r io.Reader, h EyeHandler) error {
 
 // Verdict records what the logs said.
 func (r *Recorder) Verdict(v watch.Verdict) {
-	v.Events = nil // each has its own line
+	v.Events = []watch.Event{} // each has its own line
 	r.line(recordLine{Verdict: &v})
 }
 
 // Counters records what the counters said.
-func (r *Recorder) Counters(v watch.CounterVerdict) { r.line(recordLine{Counters: &v}) }
+func (r *Recorder) Counters(v watch.CounterVerdict) {
+	v = withLists(v)
+	r.line(recordLine{Counters: &v})
+}
+
+// withLists is a verdict with [] and not null for "none" in JSON.
+func withLists(v watch.CounterVerdict) watch.CounterVerdict {
+	v.Hosts, v.Events = slices.Clone(list(v.Hosts)), list(v.Events)
+	for i := range v.Hosts {
+		v.Hosts[i].Ports = list(v.Hosts[i].Ports)
+	}
+	return v
+}
 
 // Exit records the end, and returns the first error of all writing.
 func (r *Recorder) Exit(e RecordExit) error {
@@ -212,13 +225,7 @@ type RecordedPlan struct {
 	Env      []RecordedVar     `json:"env"`
 	Kept     []RecordedVar     `json:"kept"`
 	Findings []finding.Finding `json:"findings"`
-	Hosts    struct {
-		Source string `json:"source"`
-		Hosts  []struct {
-			Name  string `json:"name"`
-			Slots int    `json:"slots"`
-		} `json:"hosts"`
-	} `json:"hosts"`
+	Hosts    planHostsJSON     `json:"hosts"`
 }
 
 // RecordedVar is a variable of a recorded plan.

@@ -245,6 +245,18 @@ func duration(s float64) string {
 	return fmt.Sprintf("%d h %d min", int(s)/3600, int(s)%3600/60)
 }
 
+type reportJSON struct {
+	Schema   string `json:"schema"`
+	Sentence string `json:"sentence"` // the verdict
+	Record
+	Compared *Comparison `json:"compared"` // null: with nothing
+}
+
+// RecordedJSON writes a record as fabrun/report/v1, with its comparison to an earlier one.
+func RecordedJSON(w io.Writer, rec Record, cmp *Comparison) error {
+	return writeJSON(w, reportJSON{"fabrun/report/v1", rec.Sentence(), rec, cmp})
+}
+
 // Change is one difference between two records of one command.
 type Change struct {
 	What   string `json:"what"`

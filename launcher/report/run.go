@@ -20,29 +20,30 @@ type RunResult struct {
 	Plan     plan.Plan
 }
 
+type runJSON struct {
+	Schema     string               `json:"schema"`
+	ExitStatus int                  `json:"exit_status"` // of the job; fabrun's own 120 to 125
+	Signal     *int                 `json:"signal"`      // that ended it; null: none did
+	WallS      float64              `json:"wall_s"`      // seconds from start to end
+	Verdict    string               `json:"verdict"`     // the last line for people
+	Launcher   *string              `json:"launcher"`
+	Hosts      []string             `json:"hosts"`
+	RDMA       *bool                `json:"rdma"`     // could the job use RDMA, by the plan? null: no host was seen
+	Contract   *string              `json:"contract"` // what the plan promised
+	Watch      watch.Verdict        `json:"watch"`    // what the logs said
+	Counters   watch.CounterVerdict `json:"counters"` // what the counters said
+	Findings   []finding.Finding    `json:"findings"` // of the plan and before the start
+}
+
 // RunJSON writes a run's result as one line of schema fabrun/run/v1.
 func RunJSON(w io.Writer, r RunResult) error {
 	var signal *int
 	if r.Signal != 0 {
 		signal = &r.Signal
 	}
-	r.Counters.Hosts, r.Counters.Events = list(r.Counters.Hosts), list(r.Counters.Events)
 	hosts := []string{}
 	for _, h := range r.Plan.Hosts.Hosts {
 		hosts = append(hosts, h.Name)
 	}
-	return json.NewEncoder(w).Encode(struct {
-		Schema     string               `json:"schema"`
-		ExitStatus int                  `json:"exit_status"`
-		Signal     *int                 `json:"signal"`
-		WallS      float64              `json:"wall_s"`
-		Verdict    string               `json:"verdict"`
-		Launcher   *string              `json:"launcher"`
-		Hosts      []string             `json:"hosts"`
-		RDMA       *bool                `json:"rdma"`
-		Contract   *string              `json:"contract"`
-		Watch      watch.Verdict        `json:"watch"`
-		Counters   watch.CounterVerdict `json:"counters"`
-		Findings   []finding.Finding    `json:"findings"`
-	}{"fabrun/run/v1", r.Status, signal, r.WallS, r.Sentence, known(r.Plan.Launcher), hosts, r.Plan.HasRDMA(), known(r.Plan.Contract), r.Verdict, r.Counters, list(sorted(r.Plan.Findings))})
+	return json.NewEncoder(w).Encode(runJSON{"fabrun/run/v1", r.Status, signal, r.WallS, r.Sentence, known(r.Plan.Launcher), hosts, r.Plan.HasRDMA(), known(r.Plan.Contract), r.Verdict, withLists(r.Counters), list(sorted(r.Plan.Findings))})
 }

@@ -16,14 +16,16 @@ func QoSConfig(w io.Writer, lines []string) error {
 	return err
 }
 
+type qosConfigJSON struct {
+	Schema  string   `json:"schema"`
+	Profile string   `json:"profile"`
+	Form    string   `json:"form"`  // "host", or the switch's language
+	Lines   []string `json:"lines"` // commands, in their order
+}
+
 // QoSConfigJSON writes the same as an object.
 func QoSConfigJSON(w io.Writer, profile, form string, lines []string) error {
-	return writeJSON(w, struct {
-		Schema  string   `json:"schema"`
-		Profile string   `json:"profile"`
-		Form    string   `json:"form"`
-		Lines   []string `json:"lines"`
-	}{"fabrun/qos-config/v1", profile, form, lines})
+	return writeJSON(w, qosConfigJSON{"fabrun/qos-config/v1", profile, form, lines})
 }
 
 // Switch writes what a switch said for a person: the verdict, what was read,
@@ -203,36 +205,40 @@ func numbers(ns []int) string {
 	return strings.Trim(fmt.Sprint(ns), "[]")
 }
 
+type switchJSON struct {
+	Schema      string            `json:"schema"`
+	OS          *string           `json:"os"`
+	Profile     *string           `json:"profile"` // null: none was named
+	Verdict     qosconf.Verdict   `json:"verdict"`
+	Outputs     []qosconf.Output  `json:"outputs"`
+	Compared    []comparedJSON    `json:"compared"` // with the profile
+	NotCompared []notComparedJSON `json:"not_compared"`
+	Skipped     int               `json:"lines_not_read"`
+	Enabled     *bool             `json:"pfc_enabled"`
+	Trust       *string           `json:"trust"`               // of every port; null where they differ or it was not said
+	Lossless    []int             `json:"lossless_priorities"` // null: not said
+	Ports       []qosconf.Port    `json:"ports"`
+	PFC         []qosconf.PFC     `json:"pfc"`
+	QoS         []qosconf.QoS     `json:"qos"`
+	Pools       []qosconf.Pool    `json:"pools"`
+	Counters    []qosconf.Counter `json:"counters"`
+	Findings    []finding.Finding `json:"findings"`
+}
+
+type comparedJSON struct {
+	What string `json:"what"`
+	Of   string `json:"of"` // ports, or "switch"
+}
+
+type notComparedJSON struct {
+	What string `json:"what"`
+	Why  string `json:"why"`
+}
+
 // SwitchJSON writes the same as an object.
 func SwitchJSON(w io.Writer, sw qosconf.Switch, plan *qosconf.Plan, c qosconf.Comparison) error {
-	type aspect struct {
-		What string `json:"what"`
-		Of   string `json:"of"`
-	}
-	type missing struct {
-		What string `json:"what"`
-		Why  string `json:"why"`
-	}
-	out := struct {
-		Schema      string            `json:"schema"`
-		OS          *string           `json:"os"`
-		Profile     *string           `json:"profile"`
-		Verdict     qosconf.Verdict   `json:"verdict"`
-		Outputs     []qosconf.Output  `json:"outputs"`
-		Compared    []aspect          `json:"compared"`
-		NotCompared []missing         `json:"not_compared"`
-		Skipped     int               `json:"lines_not_read"`
-		Enabled     *bool             `json:"pfc_enabled"`
-		Trust       *string           `json:"trust"`
-		Lossless    []int             `json:"lossless_priorities"`
-		Ports       []qosconf.Port    `json:"ports"`
-		PFC         []qosconf.PFC     `json:"pfc"`
-		QoS         []qosconf.QoS     `json:"qos"`
-		Pools       []qosconf.Pool    `json:"pools"`
-		Counters    []qosconf.Counter `json:"counters"`
-		Findings    []finding.Finding `json:"findings"`
-	}{
-		Schema: "fabrun/check-switch/v1", OS: orNull(sw.OS), Verdict: c.Verdict, Outputs: orEmpty(sw.Outputs), Compared: []aspect{}, NotCompared: []missing{}, Skipped: sw.Skipped,
+	out := switchJSON{
+		Schema: "fabrun/check-switch/v1", OS: orNull(sw.OS), Verdict: c.Verdict, Outputs: orEmpty(sw.Outputs), Compared: []comparedJSON{}, NotCompared: []notComparedJSON{}, Skipped: sw.Skipped,
 		Enabled: sw.GlobalP, Trust: oneTrust(sw.QoS), Lossless: lossless(sw), Ports: orEmpty(sw.Ports), PFC: orEmpty(sw.PFC), QoS: orEmpty(sw.QoS), Pools: orEmpty(sw.Pools),
 		Counters: orEmpty(sw.Counters), Findings: orEmpty(c.Findings),
 	}
@@ -241,9 +247,9 @@ func SwitchJSON(w io.Writer, sw qosconf.Switch, plan *qosconf.Plan, c qosconf.Co
 	}
 	for _, a := range c.Aspects {
 		if a.Of != "" {
-			out.Compared = append(out.Compared, aspect{a.What, a.Of})
+			out.Compared = append(out.Compared, comparedJSON{a.What, a.Of})
 		} else {
-			out.NotCompared = append(out.NotCompared, missing{a.What, a.Why})
+			out.NotCompared = append(out.NotCompared, notComparedJSON{a.What, a.Why})
 		}
 	}
 	return writeJSON(w, out)

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -464,13 +463,13 @@ type topoJSON struct {
 	Schema   string            `json:"schema"`
 	Host     *string           `json:"host"`
 	Source   string            `json:"source"`
-	Hidden   *string           `json:"hidden"`
+	Hidden   *string           `json:"hidden"` // why GPUs or HCAs cannot be seen in full
 	NUMA     []numaJSON        `json:"numa"`
 	GPUs     []gpuJSON         `json:"gpus"`
 	HCAs     []hcaJSON         `json:"hcas"`
 	Paths    []pathJSON        `json:"paths"`
 	GPUPaths []gpuPathJSON     `json:"gpu_paths"`
-	MMIO     []MMIO            `json:"mmio_need"`
+	MMIO     []MMIO            `json:"mmio_need"` // address space that the devices need
 	Verdict  string            `json:"verdict"`
 	Findings []finding.Finding `json:"findings"`
 }
@@ -506,9 +505,9 @@ type hcaJSON struct {
 	PCI    *string        `json:"pci"`
 	NUMA   *int           `json:"numa"`
 	Driver *string        `json:"driver"`
-	Class  string         `json:"class"`
-	VF     bool           `json:"vf"`
-	Bond   bool           `json:"bond"`
+	Class  string         `json:"class"` // "infiniband" for verbs devices, "cxi", or of an NCCL XML "net"
+	VF     bool           `json:"vf"`    // is it a virtual function?
+	Bond   bool           `json:"bond"`  // is it a bond of several ports?
 	Link   linkJSON       `json:"link"`
 	Ports  []topoPortJSON `json:"ports"`
 }
@@ -534,17 +533,17 @@ type gidJSON struct {
 }
 
 type wayJSON struct {
-	NCCL     *string  `json:"nccl"`
-	SMI      *string  `json:"smi"`
-	Chain    []string `json:"chain"`
-	GBps     *float64 `json:"gbytes_per_s"`
-	Narrow   *string  `json:"narrowest"`
-	Degraded *string  `json:"degraded"`
+	NCCL     *string  `json:"nccl"`         // as NCCL names it: LOC, NVL, C2C, PIX, PXB, PHB, SYS
+	SMI      *string  `json:"smi"`          // as `nvidia-smi topo -m` names it: X, NV18, PIX, PXB, PHB, NODE, SYS
+	Chain    []string `json:"chain"`        // the PCI addresses on the way
+	GBps     *float64 `json:"gbytes_per_s"` // what its narrowest link carries
+	Narrow   *string  `json:"narrowest"`    // that link
+	Degraded *string  `json:"degraded"`     // why it carries less than it could
 }
 
 type pathJSON struct {
-	GPUPCI string  `json:"gpu_pci"`
-	HCA    string  `json:"hca"`
+	GPUPCI string  `json:"gpu_pci"` // from this GPU
+	HCA    string  `json:"hca"`     // to this HCA
 	HCAPCI *string `json:"hca_pci"`
 	wayJSON
 }
@@ -591,10 +590,7 @@ func TopoJSON(w io.Writer, h topology.Host, paths []topology.Path, found []findi
 			out.GPUPaths = append(out.GPUPaths, gpuPathJSON{p.From, p.To, p.NVLinks, way})
 		}
 	}
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(out)
+	return writeJSON(w, out)
 }
 
 func gtps(mt *int) *float64 {

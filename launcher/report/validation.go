@@ -1,7 +1,6 @@
 package report
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 
@@ -29,16 +28,15 @@ func ValidationSentence(file, machine string, found []finding.Finding) string {
 	return fmt.Sprintf("good: %s describes %s", file, machine)
 }
 
+type validationJSON struct {
+	Schema   string            `json:"schema"`
+	File     string            `json:"file"`
+	Matches  bool              `json:"matches"`
+	Findings []finding.Finding `json:"findings"`
+}
+
 // ValidationJSON writes schema fabrun/topo-validation/v1.
 func ValidationJSON(w io.Writer, file string, found []finding.Finding) error {
 	worst, _ := finding.Worst(found)
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(struct {
-		Schema   string            `json:"schema"`
-		File     string            `json:"file"`
-		Matches  bool              `json:"matches"`
-		Findings []finding.Finding `json:"findings"`
-	}{"fabrun/topo-validation/v1", file, worst != finding.Error, list(sorted(found))})
+	return writeJSON(w, validationJSON{"fabrun/topo-validation/v1", file, worst != finding.Error, list(sorted(found))})
 }
