@@ -369,7 +369,7 @@ func (s *state) noRDMA() {
 		for _, p := range n.ports {
 			switch p.rejectID {
 			case "hca.device-node":
-				hint = n.h.Container.RDMAOptions()
+				hint = n.h.Container.GiveRDMA()
 			case "hca.memlock":
 				hint = n.h.RaiseMemlock()
 			}

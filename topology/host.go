@@ -417,7 +417,7 @@ func (l Limits) Lockable(limit *uint64) *uint64 {
 // RaiseMemlock is how the limit of locked memory is raised for jobs on a host.
 func (h *Host) RaiseMemlock() string {
 	if h.Container.Kind != "" {
-		return "docker run --ulimit memlock=-1 --cap-add IPC_LOCK"
+		return h.Container.Give(NeedMemlock)
 	}
 	return "ulimit -l unlimited; limits.conf: * - memlock unlimited; systemd: LimitMEMLOCK=infinity; Slurm: PropagateResourceLimitsExcept=MEMLOCK"
 }
@@ -426,33 +426,6 @@ func (h *Host) RaiseMemlock() string {
 type Module struct {
 	Name    string
 	Version string
-}
-
-// Container is what the process sees of being inside one.
-type Container struct {
-	Kind string // "docker", "podman", "apptainer", "enroot", "kubernetes", "lxc", "unknown"; "" none seen
-	// Why names the evidence: the file or variable that gave it away.
-	Why string
-}
-
-// RDMAOptions are what a container of this kind has to be given for RDMA; "" outside
-// of one.
-func (c Container) RDMAOptions() string {
-	switch c.Kind {
-	case "":
-		return ""
-	case "kubernetes":
-		return "give the pod the resource of an RDMA device plugin (rdma/…) and the capability IPC_LOCK"
-	case "apptainer":
-		return "apptainer shows the host's own /dev unless it is told otherwise: leave out --contain, --containall and 'mount dev = minimal', or bind /dev/infiniband"
-	case "enroot":
-		return "enroot start --mount /dev/infiniband:/dev/infiniband; with pyxis the hook of the Mellanox devices"
-	case "lxc":
-		return "lxc.mount.entry of /dev/infiniband and the devices allowed in its cgroup"
-	case "podman":
-		return "podman run --device=/dev/infiniband --ulimit memlock=-1 --cap-add=IPC_LOCK --network=host"
-	}
-	return "docker run --device=/dev/infiniband --ulimit memlock=-1 --cap-add=IPC_LOCK --network=host"
 }
 
 // IOMMU is how DMA addresses are translated.

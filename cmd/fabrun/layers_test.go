@@ -44,7 +44,7 @@ var layers = []layer{
 	{"launcher/openfoam", []string{"topology/finding"}, pureStd, "case files come in as text"},
 	{"launcher/cmdline", []string{"envgen", "envgen/vars", "topology"}, pureStd, "the one reader of command lines"},
 	{"launcher/plan", []string{"envgen", "launcher/cmdline", "launcher/hosts", "profiles", "topology", "topology/finding"}, pureStd, "decides; starting is launcher's"},
-	{"launcher/watch", nil, pureStd, "judges what readers and samples give it"},
+	{"launcher/watch", []string{"topology"}, pureStd, "judges what readers and samples give it; of topology the words only"},
 	{"launcher/remote", nil, nil, "moves bytes and knows nothing of what they mean"},
 	{"launcher/remote/remotetest", nil, nil, "an ssh server for tests"},
 	{"launcher/preflight", []string{"profiles", "topology", "topology/finding", "topology/health", "topology/pasted"}, []string{"os", "os/exec", "net"}, "observes through the caller's Runner"},

@@ -201,7 +201,7 @@ func checkAny(l *look) {
 			l.say(sev, "RDMA devices", "none in /sys/class/infiniband, but adapters at "+few(cards, 4), "one for each adapter", "this host can only talk over sockets", "'lspci -k' shows what is bound; modprobe mlx5_ib (as root, or the adapter's own driver)")
 			return
 		}
-		l.say(sev, "RDMA devices", "none in /sys/class/infiniband", "at least one", "this host can only talk over sockets", "is the driver loaded? in a container: pass /dev/infiniband and the host's network")
+		l.say(sev, "RDMA devices", "none in /sys/class/infiniband", "at least one", "this host can only talk over sockets", orText(l.h.Container.Give(topology.NeedDevices, topology.NeedNetwork), "is the driver loaded? ('lspci -k' shows what is bound)"))
 		return
 	}
 	l.say(sev, "RDMA devices", fmt.Sprintf("%d, none that the profile means", len(l.h.HCAs)), orText(l.p.Fabric.LinkLayer, "a usable port"), "the job has no port here", "check link_layer and exclude_hcas of the profile")
@@ -308,7 +308,7 @@ func checkDomain(l *look) {
 	}
 	if joined > 0 && l.h.IMEX != nil && *l.h.IMEX == 0 {
 		l.say(finding.Warning, "NVLink domain", "no channel in /dev/nvidia-caps-imex-channels", "one", "GPU memory cannot be shared between machines: NCCL goes over the network instead of NVLink",
-			"a container needs --device=/dev/nvidia-caps-imex-channels/channel0; a machine the IMEX service and the driver's NVreg_CreateImexChannel0=1 (as root)")
+			"a container needs the device /dev/nvidia-caps-imex-channels/channel0; a machine the IMEX service and the driver's NVreg_CreateImexChannel0=1 (as root)")
 	}
 }
 
@@ -343,7 +343,7 @@ func checkShm(l *look) {
 		if *n <= 64<<20 && l.gpus() {
 			sev = finding.Error
 		}
-		l.say(sev, "/dev/shm", bytesText(uint64(max(*n, 0))), "several GB", "NCCL and MPI put their buffers there", "docker run --shm-size=16g or --ipc=host; mount -o remount,size=50% /dev/shm"+finding.ForHost)
+		l.say(sev, "/dev/shm", bytesText(uint64(max(*n, 0))), "several GB", "NCCL and MPI put their buffers there", orText(l.h.Container.Give(topology.NeedShm), "mount -o remount,size=50% /dev/shm"+finding.ForHost))
 	}
 }
 
@@ -411,7 +411,7 @@ func checkNodes(l *look) {
 			shut, shutNodes = append(shut, hca.Name), append(shutNodes, hca.CharDevice)
 		}
 	}
-	give := l.h.Container.RDMAOptions()
+	give := l.h.Container.Give(topology.NeedDevices)
 	if missing != nil {
 		l.say(finding.Error, few(missing, 4), "no /dev/infiniband/"+few(missingNodes, 4), "the device node of each", "libraries see the device and cannot open it", orText(give, "modprobe ib_uverbs (as root)"))
 	}
@@ -419,7 +419,7 @@ func checkNodes(l *look) {
 		l.say(finding.Error, few(shut, 4), "/dev/infiniband/"+few(shutNodes, 4)+" may not be opened", "read and write", "libraries see the device and cannot open it", orText(give, "the udev rule of rdma-core (MODE 0666 for uverbs)"))
 	}
 	if any && l.j.RDMACM && !slices.Contains(l.h.DeviceNodes.Names, "rdma_cm") {
-		l.say(finding.Error, "rdma_cm", "no /dev/infiniband/rdma_cm", "the device node", "connections through rdma_cm fail", "modprobe rdma_ucm (as root); docker run --device=/dev/infiniband/rdma_cm")
+		l.say(finding.Error, "rdma_cm", "no /dev/infiniband/rdma_cm", "the device node", "connections through rdma_cm fail", orText(l.h.Container.Give(topology.NeedDevices), "modprobe rdma_ucm (as root)"))
 	}
 }
 
@@ -456,7 +456,7 @@ func checkHidden(l *look) {
 		return
 	}
 	if len(l.h.HCAs) == 0 && slices.ContainsFunc(l.h.PCI, func(d topology.PCIDevice) bool { return d.Class != nil && (*d.Class>>8 == 0x0207) }) {
-		l.say(finding.Error, "container", "PCI shows InfiniBand adapters, /sys/class/infiniband none", "both", "the RDMA devices are in another namespace", "docker run --network host --device=/dev/infiniband ('rdma system show' tells shared or exclusive)")
+		l.say(finding.Error, "container", "PCI shows InfiniBand adapters, /sys/class/infiniband none", "both", "the RDMA devices are in another namespace", l.h.Container.Give(topology.NeedSys, topology.NeedDevices)+" ('rdma system show' on the host tells shared or exclusive)")
 	}
 }
 

@@ -494,7 +494,7 @@ func TestMissingNodesAreOne(t *testing.T) {
 		h.HCAs = append(h.HCAs, topology.HCA{Name: fmt.Sprintf("mlx5_%d", i), Driver: "mlx5", CharDevice: fmt.Sprintf("uverbs%d", i), Ports: []topology.Port{{Number: 1, State: "ACTIVE", LinkLayer: "InfiniBand"}}})
 	}
 	for kind, want := range map[string]string{
-		"": "modprobe ib_uverbs", "docker": "docker run --device=/dev/infiniband", "podman": "podman run --device=/dev/infiniband",
+		"": "modprobe ib_uverbs", "docker": "docker run --device=/dev/infiniband", "podman": "podman run --device=/dev/infiniband", "pyxis": "srun --container",
 		"kubernetes": "RDMA device plugin", "apptainer": "--contain", "enroot": "--mount", "unknown": "--device=/dev/infiniband",
 	} {
 		h.Container.Kind = kind
@@ -539,5 +539,32 @@ func TestNoNodeWhoseNumberIsKnown(t *testing.T) {
 				t.Errorf("found %q, want %q", got, tc.want)
 			}
 		})
+	}
+}
+
+// TestLockedMemoryByRuntime: too low a limit names the runtime's own option.
+func TestLockedMemoryByRuntime(t *testing.T) {
+	for _, tc := range []struct {
+		kind string
+		lock *bool
+		want string // in the hint; "" no finding
+	}{
+		{"", nil, "limits.conf"},
+		{"docker", nil, "docker run --ulimit memlock=-1"},
+		{"podman", new(false), "hard limit"},
+		{"kubernetes", new(false), "IPC_LOCK"},
+		{"kubernetes", new(true), ""},
+		{"apptainer", new(false), "PropagateResourceLimitsExcept"},
+	} {
+		h := topology.Host{Name: "n1", Container: topology.Container{Kind: tc.kind}, Limits: topology.Limits{MemlockSoft: new(uint64(8 << 20)), IPCLock: tc.lock}}
+		got := ""
+		for _, f := range HostFindings(h, profiles.Profile{}, Job{}) {
+			if f.ID == "limits.memlock" {
+				got = f.Hint
+			}
+		}
+		if (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
+			t.Errorf("%q, capability %v: hint %q, want %q", tc.kind, tc.lock, got, tc.want)
+		}
 	}
 }

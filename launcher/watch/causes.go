@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"fabrun/topology"
 )
 
 // Causes of a fallback. IDs are an interface.
@@ -52,7 +54,7 @@ func (w causeWords) sockets() string { return w.why + ", so data goes over socke
 // socketCauses are why NCCL takes sockets instead of RDMA.
 var socketCauses = map[string]causeWords{
 	CauseNoDevice:     {"NCCL finds no active RDMA device", "check that the port is up (ibv_devinfo) and that the container or pod was given the RDMA device (/dev/infiniband)."},
-	CauseDeviceOpen:   {"An RDMA device is listed but cannot be opened", "give the job /dev/infiniband and the right to open it (docker: --device=/dev/infiniband --ulimit memlock=-1)."},
+	CauseDeviceOpen:   {"An RDMA device is listed but cannot be opened", "give the job /dev/infiniband and the right to open it (" + topology.GiveDevices + ")."},
 	CauseVerbsMissing: {"libibverbs is not installed where the ranks run", "install rdma-core (libibverbs1 and ibverbs-providers) in the image."},
 	CauseHCAFilter:    {"NCCL_IB_HCA matches no active RDMA device", "name one that the host has, or unset it."},
 	CauseIBDisabled:   {"NCCL_IB_DISABLE=1 turns RDMA off", "unset it."},

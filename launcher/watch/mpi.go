@@ -596,7 +596,7 @@ func (st *state) libfabricLine(m *message) bool {
 	t := string(text)
 	switch {
 	case strings.Contains(t, "Cannot allocate memory"):
-		st.failed("memlock", "Memory could not be registered with the device: raise the locked-memory limit (ulimit -l unlimited, container: --ulimit memlock=-1).", m)
+		st.failed("memlock", memlockText, m)
 	case strings.Contains(t, "FI_HMEM capability requires RDMA"):
 		st.gdrReason(m, gdrHMEM, "")
 	case strings.Contains(t, "No data available"), strings.Contains(t, "output empty list"):

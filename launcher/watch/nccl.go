@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"fabrun/topology"
 )
 
 // pattern is one thing NCCL says: the text a message begins with, and what it
@@ -359,7 +361,7 @@ func (st *state) netVerbs(m *message, name string) {
 	case bytes.HasPrefix(t, []byte("Unable to open device")):
 		dev := word(bytes.TrimLeft(t[len("Unable to open device"):], " "))
 		st.fact(m, CauseDeviceOpen, dev)
-		st.warned("device-open:"+dev, "RDMA device "+dev+" is listed but cannot be opened: give the job /dev/infiniband (container: --device=/dev/infiniband) and rights on it.", m)
+		st.warned("device-open:"+dev, "RDMA device "+dev+" is listed but cannot be opened: give the job /dev/infiniband ("+topology.GiveDevices+") and rights on it.", m)
 	case bytes.HasPrefix(t, []byte("Made virtual device")):
 		st.addSeenNet(name)
 	case bytes.HasPrefix(t, []byte("GPU Direct RDMA ")):
@@ -870,7 +872,7 @@ func (st *state) via(m *message, t []byte) gdrKind {
 // has NVLink, whichever is said first.
 func (st *state) nvlinkUnused(m *message) {
 	if st.nvlink && st.intra["SHM"] {
-		st.warned("nvlink-unused", "GPUs of one node have NVLink, yet ranks talk through shared memory: check NCCL_P2P_DISABLE, NCCL_P2P_LEVEL and the container's IPC (--ipc=host).", m)
+		st.warned("nvlink-unused", "GPUs of one node have NVLink, yet ranks talk through shared memory: check NCCL_P2P_DISABLE, NCCL_P2P_LEVEL and the container's IPC ("+topology.GiveIPC+").", m)
 	}
 }
 
@@ -1005,7 +1007,7 @@ func (st *state) bindFailed(m *message) {
 	case bytes.Contains(m.raw, []byte("ras/")):
 		st.record(m, &phrase{id: "ras-port", grade: remark}, "NCCL's monitoring (RAS) did not get its port, because another process of the node has it: harmless; the job itself is not touched.")
 	case strings.Contains(t, "assign requested address"):
-		st.failed("bind-address", "NCCL was told to listen on an address that this node or container does not have: NCCL_COMM_ID (or MASTER_ADDR) names the host's address, and a container on a bridge has its own. Start the container with --network=host, or give an address that ip addr shows where rank 0 runs.", m)
+		st.failed("bind-address", "NCCL was told to listen on an address that this node or container does not have: NCCL_COMM_ID (or MASTER_ADDR) names the host's address, and a container on a bridge has its own. Give the container the host's network ("+topology.GiveNetwork+"), or give an address that ip addr shows where rank 0 runs.", m)
 	case strings.Contains(t, "ddress already in use"):
 		st.failed("bind-port", "NCCL's port is taken by another process of the node: give NCCL_COMM_ID a free port, or look for a left-over job.", m)
 	default:
@@ -1309,13 +1311,13 @@ func (st *state) callFailed(m *message) {
 	case strings.HasPrefix(fn, "ibv_reg_"):
 		st.addSeenNet("IB")
 		if errno == 12 || strings.Contains(rest, "Cannot allocate memory") {
-			st.failed("memlock", "Memory could not be registered with the device: raise the locked-memory limit (ulimit -l unlimited, container: --ulimit memlock=-1).", m)
+			st.failed("memlock", memlockText, m)
 		} else {
 			st.failed("ib-reg-mr", "GPU memory could not be registered with the device ("+name+"): load nvidia_peermem on the node (modprobe nvidia-peermem; after an update of the GPU driver or OFED it has to be the one that fits), or use DMA-BUF. NCCL_NET_GDR_LEVEL=LOC sends through the host meanwhile.", m)
 		}
 	case strings.HasPrefix(fn, "ibv_create_") && (errno == 12 || strings.Contains(rest, "Cannot allocate memory")):
 		st.addSeenNet("IB")
-		st.failed("memlock", "The device could not get memory for a queue: raise the locked-memory limit (ulimit -l unlimited, container: --ulimit memlock=-1); where it is unlimited, there are more queue pairs than the device has room for.", m)
+		st.failed("memlock", "The device could not get memory for a queue: raise the locked-memory limit ("+memlockGive+"); where it is unlimited, there are more queue pairs than the device has room for.", m)
 	case strings.HasPrefix(fn, "ibv_create_qp"), strings.HasPrefix(fn, "ibv_create_cq"), strings.HasPrefix(fn, "ibv_alloc_pd"):
 		st.addSeenNet("IB")
 		st.failed("ib-create", "The device refused to create a queue ("+fn+": "+name+"): check the locked-memory limit and how many queue pairs are in use.", m)
@@ -1394,9 +1396,9 @@ func (st *state) modifyQP(m *message, errno int, name string) {
 	case 12:
 		text += "Memory could not be locked: raise the locked-memory limit."
 	case 19:
-		text += "The GID that it uses has no network interface here: in a container or VM the interface of this port (its netdev, its VF) and its address must be inside, too (--network=host, or the RDMA device moved into the namespace); else the GID index is one of another interface: unset NCCL_IB_GID_INDEX (NCCL 2.21 and later) or name the right one."
+		text += "The GID that it uses has no network interface here: in a container or VM the interface of this port (its netdev, its VF) and its address must be inside, too (" + topology.GiveNetwork + "); else the GID index is one of another interface: unset NCCL_IB_GID_INDEX (NCCL 2.21 and later) or name the right one."
 	case 1, 13:
-		text += "The process may not use the port: container without rights (--cap-add=IPC_LOCK, /dev/infiniband), or a partition or VF that the fabric's manager does not admit."
+		text += "The process may not use the port: a container without the device (" + topology.GiveDevices + "), or a partition or VF that the fabric's manager does not admit."
 	default:
 		text += "Check GID index, MTU and link of both ports."
 	}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"slices"
 	"strings"
+
+	"fabrun/topology"
 )
 
 // phrase is a fixed text by which a library says what is wrong, what it means and
@@ -217,7 +219,7 @@ func isHost(b []byte) bool {
 // init.cc, transport/*.cc, proxy.cc of 2.2 to 2.30; aws-ofi-nccl's src).
 var ncclPhrases = []phrase{
 	// The set-up of a communicator.
-	{"comm-id-subnet", suspect, "", []string{"o interface found in the same subnet as remote address"}, "NCCL_COMM_ID names an address in a network of which this node or container has no interface: a container on a bridge needs --network=host; else give an address that all nodes reach."},
+	{"comm-id-subnet", suspect, "", []string{"o interface found in the same subnet as remote address"}, "NCCL_COMM_ID names an address in a network of which this node or container has no interface: a container on a bridge needs the host's network (" + topology.GiveNetwork + "); else give an address that all nodes reach."},
 	{"comm-id", fatal, "", []string{"Invalid NCCL_COMM_ID"}, "NCCL_COMM_ID is not ADDRESS:PORT: give the address and a free port of the node of rank 0, or unset it."},
 	{"bootstrap-ranks", fatal, "", []string{"mismatch in rank count from procs"}, "Ranks disagree on how many there are, or two have the same number: RANK and WORLD_SIZE differ between nodes, or ranks of another (or an earlier) job reach this one's rendezvous. Give each job a port of its own."},
 	{"bootstrap-ranks", fatal, "", []string{"has already checked in"}, ""},
@@ -225,8 +227,8 @@ var ncclPhrases = []phrase{
 	{"message-truncated", fatal, "", []string{"essage truncated : rec"}, "Ranks disagree on the size of a message: they run different NCCL versions or settings (NCCL_PROTO, NCCL_ALGO, NCCL_BUFFSIZE), or call collectives in another order. Compare version and environment of both nodes."},
 	{"message-truncated", fatal, "", []string{"message truncated : receiving "}, ""},
 	{"duplicate-gpu", fatal, "", []string{"Duplicate GPU detected"}, "Two ranks of a node use the same GPU: each must pick its own (LOCAL_RANK, --gpus-per-task, CUDA_VISIBLE_DEVICES), and no more ranks than GPUs."},
-	{"shm-not-shared", fatal, "", []string{"attaching to shared memory segment", "No such file"}, "Ranks of one host do not see each other's shared memory: they are in containers of their own. Share it (docker --ipc=host, one pod per node), or set NCCL_HOSTID to another value in each."},
-	{"shm-full", fatal, "", []string{"Error while creating shared memory segment"}, "/dev/shm is full or too small for NCCL (containers get 64 MB): docker --shm-size=8g or --ipc=host, Kubernetes an emptyDir of medium Memory at /dev/shm; and remove what dead jobs left in it."},
+	{"shm-not-shared", fatal, "", []string{"attaching to shared memory segment", "No such file"}, "Ranks of one host do not see each other's shared memory: they are in containers of their own. Share it (" + topology.GiveIPC + "), or set NCCL_HOSTID to another value in each."},
+	{"shm-full", fatal, "", []string{"Error while creating shared memory segment"}, "/dev/shm is full or too small for NCCL (containers get 64 MB): " + topology.GiveShm + "; and remove what dead jobs left in it."},
 	{"shm-full", fatal, "", []string{"posix_fallocate", "No space left"}, ""},
 	{"shm-full", fatal, "", []string{"shm", "No space left"}, ""},
 	{"shm", fatal, "", []string{"attaching to shared memory segment"}, "Shared memory between ranks of one host could not be set up: look at /dev/shm of that node or container (size, rights, left-over files)."},
@@ -263,7 +265,9 @@ var ncclPhrases = []phrase{
 	{"nccl-proxy", consequence, "", []string{"[Service thread]", "rror"}, ""},
 }
 
-const memlockText = "Memory could not be registered with the device: raise the locked-memory limit (ulimit -l unlimited; container: --ulimit memlock=-1; Slurm: LimitMEMLOCK=infinity of slurmd)."
+const memlockGive = "ulimit -l unlimited; " + topology.GiveMemlock + "; Slurm: LimitMEMLOCK=infinity of slurmd, PropagateResourceLimitsExcept=MEMLOCK"
+
+const memlockText = "Memory could not be registered with the device: raise the locked-memory limit (" + memlockGive + ")."
 
 // barePhrases are texts that stand without a prefix of NCCL or UCX: error stacks of
 // MPICH and Intel MPI (src/mpi/errhan/errnames.txt, ch4/netmod/ofi), PSM2 and PSM3, Open
@@ -332,7 +336,7 @@ var barePhrases = []phrase{
 	{"nvshmem-device", remark, "nvshmem", []string{"is not enumerated as an mlx5 device. Skipping"}, "NVSHMEM's IBGDA uses mlx5 devices only and leaves this one out."},
 
 	// Libibverbs and its drivers.
-	{"memlock-low", suspect, "", []string{"RLIMIT_MEMLOCK is "}, "The locked-memory limit of the process is too low for RDMA: raise it (ulimit -l unlimited; container: --ulimit memlock=-1; Slurm: LimitMEMLOCK=infinity of slurmd, and PropagateResourceLimitsExcept=MEMLOCK)."},
+	{"memlock-low", suspect, "", []string{"RLIMIT_MEMLOCK is "}, "The locked-memory limit of the process is too low for RDMA: raise it (" + memlockGive + ")."},
 	{"ib-completion-error", suspect, "", []string{": got completion with error:"}, "An RDMA operation failed on the device; the numbers below are its own. The library's next lines say which, and the peer's log for the same second why."},
 
 	// Starters.
@@ -361,7 +365,7 @@ var ucxPhrases = []phrase{
 	{"ucx-no-copy", fatal, "", []string{"no copy across memory types"}, "UCX cannot move data between GPU and host memory: this UCX has its CUDA parts only in part, or UCX_TLS leaves cuda_copy out. Add cuda (or rocm) to UCX_TLS, or use a UCX built --with-cuda."},
 	{"ucx-version", fatal, "", []string{"UCP version is incompatible"}, "The program's UCX is newer than the one that was loaded: LD_LIBRARY_PATH, a module or the system's /usr/lib brings an older libucp. Load the UCX with which MPI was built."},
 	{"ucx-version-api", caution, "", []string{"UCP API version is incompatible"}, "Another version of UCX is loaded than the one MPI was built with: load that one (LD_LIBRARY_PATH, modules)."},
-	{"memlock", suspect, "", []string{"max locked memory"}, "UCX cannot use the RDMA device{dev}, because too little memory may be locked: raise the limit (ulimit -l unlimited; container: --ulimit memlock=-1; Slurm: LimitMEMLOCK=infinity of slurmd). Where the job goes on, it does so without that device."},
+	{"memlock", suspect, "", []string{"max locked memory"}, "UCX cannot use the RDMA device{dev}, because too little memory may be locked: raise the limit (" + memlockGive + "). Where the job goes on, it does so without that device."},
 	{"memlock", suspect, "", []string{"ibv_create_", "annot allocate memory"}, ""},
 	{"memlock", suspect, "", []string{"ibv_reg_mr", "annot allocate memory"}, ""},
 	{"memlock", suspect, "", []string{"memlock"}, ""},
@@ -371,7 +375,7 @@ var ucxPhrases = []phrase{
 	{"ucx-gpu-memory", suspect, "", []string{"ibv_reg_dmabuf_mr"}, ""},
 	{"ucx-port-speed", caution, "", []string{"Invalid active_speed"}, "This UCX does not know the port's speed, because it is older than the device: use a newer UCX (NDR needs 1.12 or newer)."},
 	{"ucx-cma", suspect, "", []string{"process_vm_", "not permitted"}, "Ranks of a node may not read each other's memory (CMA): kernel.yama.ptrace_scope, or containers of their own. Let containers share it (--cap-add=SYS_PTRACE, --ipc=host, --pid=host), or leave it out with UCX_TLS=^cma."},
-	{"ucx-shm", suspect, "", []string{"shm_open", "failed"}, "Shared memory between ranks of a node could not be set up: /dev/shm is full, too small, or not shared between containers (--ipc=host, --shm-size)."},
+	{"ucx-shm", suspect, "", []string{"shm_open", "failed"}, "Shared memory between ranks of a node could not be set up: /dev/shm is full, too small, or not shared between containers (" + topology.GiveShm + ")."},
 	{"ucx-shm", suspect, "", []string{"/dev/shm"}, ""},
 	{"ucx-shm", suspect, "", []string{"/proc/", "/fd/", "failed"}, ""},
 	{"ucx-cm", fatal, "", []string{"RDMA_CM_EVENT_REJECTED"}, "The peer refused an RDMA connection: nobody listens on that address and port any more, or it is another kind of server."},

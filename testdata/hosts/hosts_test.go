@@ -66,6 +66,7 @@ var machines = []struct {
 	{"no-gpu", noGPU},
 	{"no-hca", noHCA},
 	{"neither", neither},
+	{"pod-bare", podBare},
 	{"ib", infiniband},
 	{"ib-no-sm", initNoSM},
 	{"far-rails", farRails},

@@ -372,6 +372,23 @@ func neither() *machine {
 }
 
 // infiniband is an ordinary IB host; initNoSM has no subnet manager.
+// podBare is a pod on a healthy host that was given a GPU and nothing of RDMA:
+// sysfs shows the HCA, /dev/infiniband is not there, and the limits are the node's.
+func podBare() *machine {
+	m := server("trainer-0", iceLake)
+	rp := m.rootPort("pci0000:17", "02.0", 0, "16.0")
+	ds := m.pcieSwitch(rp, "0000", 0x18, 0, "16.0", 2)
+	m.gpuAt(ds[0], "0000:1a:00.0", 0)
+	m.roce(cx{parent: ds[1], addr: "0000:1b:00.0", name: "mlx5_0", netdev: "ens1np0", ipv4: "10.10.0.16"})
+	delete(m.facts, "fabrun/container")
+	m.fact("fabrun/container", "kubernetes /var/run/secrets/kubernetes.io is there")
+	delete(m.facts, "fabrun/limits")
+	m.fact("fabrun/limits", "memlock 8388608 8388608\nnofile 1048576 1048576\nshm 67108864 67108864\npids-max max")
+	m.fact("fabrun/devices", "dev/nvidiactl rw\ndev/nvidia0 rw")
+	m.fact("fabrun/modules", "ib_uverbs -\nmlx5_core -\nmlx5_ib -\nnvidia 550.90.07\nrdma_ucm -")
+	return m
+}
+
 func infiniband() *machine { return ibHost("ib01", active, "0x1") }
 
 func initNoSM() *machine { return ibHost("ib02", initState, "0x0") }

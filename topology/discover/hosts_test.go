@@ -114,6 +114,7 @@ func TestMachines(t *testing.T) {
 		{"no-gpu", []string{"hca mlx5_0 mlx5 0000:18:00.0 numa=0"}},
 		{"no-hca", []string{"gpu nvidia 0000:18:00.0 numa=0", "gpu nvidia 0000:b2:00.0 numa=1"}},
 		{"neither", nil},
+		{"pod-bare", []string{"hca mlx5_0 mlx5 0000:1b:00.0 numa=0"}},
 		{"ib", []string{"  port 1 ACTIVE InfiniBand 200 ib0 mtu=? zero=0"}},
 		{"ib-no-sm", []string{"  port 1 INIT InfiniBand 200 ib0 mtu=? zero=0"}},
 		{"far-rails", []string{"0000:b4:00.0 mlx5_0 SYS/SYS", "0000:b4:00.0 0000:b5:00.0 PIX/PIX", "warning topo.gpu-far", "warning topo.link-degraded"}},

@@ -1,6 +1,7 @@
 package health
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -188,7 +189,7 @@ func gids(l *look) {
 			continue
 		}
 		if p.GIDUnreadable != "" {
-			l.say(finding.Error, p.String(), "GID table: "+p.GIDUnreadable, "readable", "no connection can be addressed", "in a container: use the host's network (--network host), or move the interface in")
+			l.say(finding.Error, p.String(), "GID table: "+p.GIDUnreadable, "readable", "no connection can be addressed", cmp.Or(l.h.Container.Give(topology.NeedNetwork), "in a container: "+topology.GiveNetwork))
 			continue
 		}
 		if p.GIDs == nil && p.GIDZero == 0 {

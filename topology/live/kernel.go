@@ -91,61 +91,6 @@ func openable(path string) string {
 	return "rw"
 }
 
-// container looks for the marks that container runtimes leave, the most
-// particular first: Apptainer inside a pod is Apptainer.
-func (m *machine) container() ([]byte, error) {
-	say := func(kind, why string) ([]byte, error) { return []byte(kind + " " + why + "\n"), nil }
-	for _, v := range []string{"APPTAINER_CONTAINER", "SINGULARITY_CONTAINER", "APPTAINER_NAME", "SINGULARITY_NAME"} {
-		if m.getenv(v) != "" {
-			return say("apptainer", v+" is set")
-		}
-	}
-	if m.exists(".singularity.d") {
-		return say("apptainer", "/.singularity.d is there")
-	}
-	mounts := m.read("proc/self/mountinfo")
-	rootMount := ""
-	for line := range strings.Lines(mounts) {
-		// "… parent major:minor root mountpoint options … - type source superoptions"
-		if w := strings.Fields(line); len(w) > 4 && w[4] == "/" {
-			rootMount = line
-		}
-	}
-	if strings.Contains(rootMount, "/enroot") || m.getenv("ENROOT_ROOTFS") != "" {
-		return say("enroot", "the root file system is enroot's")
-	}
-	if m.getenv("CH_RUNNING") != "" {
-		return say("charliecloud", "CH_RUNNING is set")
-	}
-	if m.getenv("KUBERNETES_SERVICE_HOST") != "" || m.exists("var/run/secrets/kubernetes.io") || m.exists("run/secrets/kubernetes.io") {
-		return say("kubernetes", "a service account or KUBERNETES_SERVICE_HOST is there")
-	}
-	if m.exists(".dockerenv") {
-		return say("docker", "/.dockerenv is there")
-	}
-	if m.exists("run/.containerenv") {
-		return say("podman", "/run/.containerenv is there")
-	}
-	switch v := m.getenv("container"); v {
-	case "":
-	case "lxc", "podman", "docker", "systemd-nspawn", "oci":
-		return say(v, "container="+v+" is set")
-	default:
-		return say("unknown", "container is set")
-	}
-	switch {
-	case strings.Contains(rootMount, "/docker/"):
-		return say("docker", "the root file system is docker's")
-	case strings.Contains(rootMount, "/containers/storage/"):
-		return say("podman", "the root file system is podman's")
-	case strings.Contains(rootMount, "io.containerd"):
-		return say("unknown", "the root file system is containerd's")
-	case strings.Contains(rootMount, " - overlay "):
-		return say("unknown", "the root file system is an overlay")
-	}
-	return []byte{}, nil
-}
-
 func (m *machine) modules() ([]byte, error) {
 	there := m.names("sys/module")
 	if there == nil {

@@ -170,22 +170,6 @@ func TestSections(t *testing.T) {
 			section: discover.SectionPeerMem, want: "gdrcopy no\nkfd yes\namd-peer yes\n",
 		},
 		{
-			name:    "a pod",
-			files:   tree("run/secrets/kubernetes.io/serviceaccount/namespace", "default", ".dockerenv", ""),
-			section: discover.SectionContainer, want: "kubernetes a service account or KUBERNETES_SERVICE_HOST is there\n",
-		},
-		{
-			name:    "Apptainer inside a pod is Apptainer",
-			env:     []string{"KUBERNETES_SERVICE_HOST=10.0.0.1", "APPTAINER_CONTAINER=/x.sif"},
-			section: discover.SectionContainer, want: "apptainer APPTAINER_CONTAINER is set\n",
-		},
-		{
-			name:    "enroot by its root file system",
-			files:   tree("proc/self/mountinfo", "1 0 0:50 / / rw - overlay overlay rw,lowerdir=/var/lib/enroot-data/user-1/x\n"),
-			section: discover.SectionContainer, want: "enroot the root file system is enroot's\n",
-		},
-		{name: "no container", files: tree("proc/self/mountinfo", "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n"), section: discover.SectionContainer, want: ""},
-		{
 			name: "counters are not read when not asked for", files: tree("sys/class/infiniband/mlx5_0/ports/1/counters/symbol_error", "1\n"),
 			section: discover.SectionCounters, want: "",
 		},

@@ -185,7 +185,7 @@ func (g *GIDs) empty(rows, announced int, sawHeader bool) {
 		add(finding.Finding{
 			ID: "hca.gid", Severity: finding.Error, Subject: "GID table", Seen: "no GID at all", Wanted: "a RoCE v2 GID with an IP address on every rail",
 			Why:  "no RDMA connection can be made from where this was run",
-			Hint: "in a container or pod: its network namespace has no netdev of the HCA; attach one (host network, or an SR-IOV network), then look again",
+			Hint: "in a container or pod: its network namespace has no netdev of the HCA; attach one (" + topology.GiveNetwork + "), then look again",
 		})
 	case announced >= 0 && announced != rows:
 		add(finding.Finding{

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"fabrun/topology"
 	"fabrun/topology/finding"
 )
 
@@ -60,7 +61,7 @@ var perftestFailures = []struct {
 }{
 	{
 		"perftest.memlock", lazy(`(?i)Couldn't allocate MR|failed to create mr|ibv_reg_mr.*(ENOMEM|Cannot allocate memory)`),
-		"memory could not be registered: the locked-memory limit is too low", "raise it: ulimit -l unlimited (Slurm: PropagateResourceLimitsExcept=MEMLOCK; container: --ulimit memlock=-1)",
+		"memory could not be registered: the locked-memory limit is too low", "raise it: ulimit -l unlimited (Slurm: PropagateResourceLimitsExcept=MEMLOCK; " + topology.GiveMemlock + ")",
 	},
 	{
 		"perftest.rdma-cm", lazy(`Unexpected CM event|rdma_resolve_(addr|route) failed|Unable to perform rdma_client|RDMA CM event error|Failed to resolve RDMA CM|Failed to connect (RDMA CM|through RDMA CM)|Function rdma_connect failed|Received \d+ times ADDR_ERROR`),
@@ -77,7 +78,7 @@ var perftestFailures = []struct {
 	},
 	{
 		"perftest.no-device", lazy(`Did not detect devices|Unable to find the Infiniband/RoCE device|IB device .* not found|No IB devices found|Couldn't get device list`),
-		"there is no such RDMA device here", "'ibv_devices' lists them; in a container: --device=/dev/infiniband",
+		"there is no such RDMA device here", "'ibv_devices' lists them; in a container: " + topology.GiveDevices,
 	},
 	{
 		"perftest.port-down", lazy(`Port number \d+ state is (Down|\w+)|Couldn't set the link layer|Link layer on port \d+ is Unknown`),

@@ -483,7 +483,7 @@ func (p *Ports) empty(none bool) {
 	}
 	if none {
 		f.ID, f.Seen, f.Wanted, f.Why = "port.none", "no RDMA device found", "at least one", "the job would run over TCP"
-		f.Hint = "on the host: is the driver loaded (lsmod | grep -E 'mlx5_ib|bnxt_re|irdma')? in a container: pass --device /dev/infiniband"
+		f.Hint = "on the host: is the driver loaded (lsmod | grep -E 'mlx5_ib|bnxt_re|irdma')? in a container: " + topology.GiveDevices
 	}
 	p.Findings = append(p.Findings, f)
 }
