@@ -99,13 +99,26 @@ func (s *state) inForce(n *node, name string) (Setting, bool) {
 }
 
 // rcclDMABuf turns DMA-BUF on for RCCL on a kernel that has no client of peer
-// memory: it is off by default there ("Dmabuf feature disabled without
-// NCCL_DMABUF_ENABLE=1", src/misc/rocmwrap.cc of ROCm/rccl), and without both every
-// byte goes through the host. With a client the choice is left to RCCL: AMD's own
-// recipes for Pollara turn DMA-BUF off there.
+// memory: it is off by default until late releases ("Dmabuf feature disabled
+// without NCCL_DMABUF_ENABLE=1", src/misc/rocmwrap.cc of ROCm/rccl), and without
+// both every byte goes through the host. With a client AMD's recipes for Pollara
+// turn it off (ROCm/cvs env_file/rccl ainic, AMD-AGI/Primus 03_enable_ainic.sh), also
+// where a snapshot does not tell; for other NICs it is left to RCCL.
 func rcclDMABuf(s *state, n *node) []Var {
 	m := n.h.PeerMemory
-	if !s.usesNCCL() || !n.rccl() || len(n.verbsPorts(true)) == 0 || m.AMDPeer == nil || *m.AMDPeer || m.DMABuf == nil || !*m.DMABuf {
+	if !s.usesNCCL() || !n.rccl() || len(n.verbsPorts(true)) == 0 {
+		return nil
+	}
+	if m.AMDPeer == nil || *m.AMDPeer {
+		if !n.pollara() {
+			return nil
+		}
+		return []Var{{
+			Name: "NCCL_DMABUF_ENABLE", Value: "0", Evidence: []string{"driver ionic"}, Why: "AMD's setting for this NIC, which registers GPU memory by the kernel's client of peer memory",
+			IfWrong: "RCCL registers GPU memory another way than the NIC's maker tests",
+		}}
+	}
+	if m.DMABuf == nil || !*m.DMABuf {
 		return nil
 	}
 	return []Var{{

@@ -36,8 +36,10 @@ func TestRCCLDMABuf(t *testing.T) {
 		finding  string
 	}{
 		{"no client in the kernel, DMA-BUF possible", peerMemory(pollara("p1"), ptr(false), ptr(true)), "", nil, "1", "GPUDirect on", ""},
-		{"a client in the kernel", peerMemory(pollara("p1"), ptr(true), ptr(true)), "", nil, "", "GPUDirect on", ""},
-		{"an older snapshot, which does not tell", pollara("p1"), "", nil, "", "GPUDirect on", ""},
+		{"a client in the kernel", peerMemory(pollara("p1"), ptr(true), ptr(true)), "", nil, "0", "GPUDirect on", ""},
+		{"an older snapshot, which does not tell", pollara("p1"), "", nil, "0", "GPUDirect on", ""},
+		{"other NICs, no client in the kernel", peerMemory(amd(gpuServer("g1", 1)), ptr(false), ptr(true)), "", nil, "1", "GPUDirect on", ""},
+		{"other NICs, a client in the kernel", peerMemory(amd(gpuServer("g1", 1)), ptr(true), ptr(true)), "", nil, "", "GPUDirect on", ""},
 		{"neither", peerMemory(pollara("p1"), ptr(false), ptr(false)), "", nil, "", "GPUDirect off", "warning"},
 		{"no client, and DMA-BUF not known", peerMemory(pollara("p1"), ptr(false), nil), "", nil, "", "priority 3", ""},
 		{"no client, and the user turns DMA-BUF off", peerMemory(pollara("p1"), ptr(false), ptr(true)), "NCCL_DMABUF_ENABLE=0", nil, "0", "GPUDirect off", "warning"},

@@ -60,7 +60,7 @@ func TestBuiltinsNameTheirSource(t *testing.T) {
 
 func TestBuiltinTrafficClasses(t *testing.T) {
 	for name, want := range map[string][2]int{ // traffic class, control class (-1 none)
-		"roce-dscp26": {106, -1}, "roce-dscp31": {124, -1}, "oci-a100": {41, -1}, "oci-h100": {41, -1}, "oci-gb300": {41, -1},
+		"roce-dscp26": {106, -1}, "roce-dscp31": {124, -1}, "oci-a100": {41, -1}, "oci-h100": {41, -1}, "oci-gb300": {41, -1}, "oci-mi300x": {41, -1},
 		"oci-mi355x": {41, 185}, "oci-hpc": {105, -1}, "gcp-gib": {52, 84}, "coreweave-roce": {96, -1}, "alibaba-lingjun": {136, -1},
 		"broadcom-thor2": {104, -1}, "amd-pollara": {104, -1}, "soft-roce": {106, -1}, "vmware-sriov": {106, -1}, "vmware-directpath": {106, -1},
 	} {
@@ -208,6 +208,8 @@ func TestPropose(t *testing.T) {
 		{"soft RoCE", Seen{HCAs: []string{"rxe_0"}}, "soft-roce"},
 		{"Pollara at Oracle: the more evidence", Seen{DMI: oci, HCAs: []string{"ionic_0"}, PCI: []string{"1dd8:1002"}}, "oci-mi355x"},
 		{"Pollara elsewhere", Seen{DMI: []string{"Dell Inc."}, HCAs: []string{"ionic_0"}, PCI: []string{"1dd8:1002"}}, "amd-pollara"},
+		{"MI300X at Oracle", Seen{DMI: oci, PCI: []string{"1002:74a1", "15b3:1021"}, LinkLayers: []string{"ethernet"}}, "oci-mi300x"},
+		{"MI300X elsewhere", Seen{DMI: []string{"Supermicro"}, PCI: []string{"1002:74a1", "15b3:1021"}, LinkLayers: []string{"ethernet"}}, ""},
 		{"H100 at Oracle", Seen{DMI: oci, PCI: []string{"10de:2330", "15b3:1021"}, LinkLayers: []string{"ethernet"}}, "oci-h100"},
 		{"Thor2", Seen{DMI: []string{"Supermicro"}, HCAs: []string{"bnxt_re0"}, PCI: []string{"14e4:1760"}, LinkLayers: []string{"ethernet"}}, "broadcom-thor2"},
 		{"an older Broadcom card is no Thor2", Seen{HCAs: []string{"bnxt_re0"}, PCI: []string{"14e4:16d8"}}, ""},
@@ -284,4 +286,40 @@ func FuzzProfile(f *testing.F) {
 			t.Errorf("accepted DSCP %d, TC %d", q.RDMA.DSCP, q.RDMA.TC())
 		}
 	})
+}
+
+// A provider's profile says what the provider's own file says, and what it leaves
+// to the host or says otherwise is one of the stated exceptions: GID index, device
+// list, interface and log level are the host's.
+func TestProvidersFiles(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		pci  []string
+		file string
+	}{
+		{"oci-a100", nil, "NCCL_IB_SPLIT_DATA_ON_QPS=0 NCCL_IB_QPS_PER_CONNECTION=4 NCCL_IB_TIMEOUT=22 NCCL_IGNORE_CPU_AFFINITY=1"},
+		{"oci-h100", nil, "NCCL_CUMEM_ENABLE=0 NCCL_IB_SPLIT_DATA_ON_QPS=0 NCCL_IB_QPS_PER_CONNECTION=1 NCCL_IB_TIMEOUT=22 NCCL_IGNORE_CPU_AFFINITY=1"},
+		{"oci-mi300x", nil, "NCCL_CUMEM_ENABLE=0 NCCL_IB_TIMEOUT=22 NCCL_IB_QPS_PER_CONNECTION=1 NCCL_IB_SPLIT_DATA_ON_QPS=0 NCCL_PXN_DISABLE=0 NCCL_NET_PLUGIN=none"},
+		{"oci-mi355x", nil, "NCCL_GDR_FLUSH_DISABLE=1 RCCL_GDR_FLUSH_GPU_MEM_NO_RELAXED_ORDERING=0 NCCL_IB_QPS_PER_CONNECTION=2 NCCL_BUFFSIZE=16777216 NCCL_MAX_P2P_NCHANNELS=32 NCCL_IGNORE_CPU_AFFINITY=1 NCCL_PXN_DISABLE=0 NCCL_NET_OPTIONAL_RECV_COMPLETION=1 RCCL_IB_ABORT_ON_ERROR=1 NCCL_IB_USE_INLINE=1 NCCL_NET_PLUGIN=librccl-anp.so RCCL_LL128_FORCE_ENABLE=1"},
+		{"oci-gb200", nil, "NCCL_MNNVL_ENABLE=1 NCCL_CUMEM_ENABLE=1 NCCL_NET_PLUGIN=sys NCCL_NVLS_ENABLE=1"},
+		{"oci-gb300", nil, "NCCL_MNNVL_ENABLE=1 NCCL_CUMEM_ENABLE=1 NCCL_NET_PLUGIN=none NCCL_NVLS_ENABLE=1 NCCL_NET_GDR_C2C=1 NCCL_IB_TIMEOUT=22 NCCL_BUFFSIZE=16777216 NCCL_IB_QPS_PER_CONNECTION=4 NCCL_DMABUF_ENABLE=1 NCCL_IB_SPLIT_DATA_ON_QPS=1"},
+		{"oci-gb300", []string{"10de:2941"}, "NCCL_MNNVL_ENABLE=1 NCCL_CUMEM_ENABLE=1 NCCL_NET_PLUGIN=none NCCL_NVLS_ENABLE=1 NCCL_NET_GDR_C2C=1 NCCL_IB_TIMEOUT=22 NCCL_BUFFSIZE=16777216 NCCL_IB_QPS_PER_CONNECTION=1 NCCL_DMABUF_ENABLE=1 NCCL_IB_SPLIT_DATA_ON_QPS=1"},
+		{"gcp-gib", []string{"10de:2335"}, "NCCL_NET=gIB NCCL_CROSS_NIC=0 NCCL_NET_GDR_LEVEL=PIX NCCL_P2P_NET_CHUNKSIZE=131072 NCCL_NVLS_CHUNKSIZE=524288 NCCL_IB_QPS_PER_CONNECTION=4 NCCL_TUNER_CONFIG_PATH=/usr/local/gib/configs/tuner_config_a3u.txtpb"},
+		{"aws-efa", nil, "FI_PROVIDER=efa FI_EFA_FORK_SAFE=1"},
+	} {
+		p, err := Load(nil, tt.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, e := range p.Env {
+			got = append(got, e.Name+"="+e.On(tt.pci))
+		}
+		want := strings.Fields(tt.file)
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s %v:\n got %v\nwant %v", tt.name, tt.pci, got, want)
+		}
+	}
 }
