@@ -68,7 +68,7 @@ bench: build ## fabrun beside its peers, in one run (N=20 runs each)
 realdata: ## how many truths of the real data are met, per kind
 	@$(GO) test -count=1 -v -run Realdata ./... 2>&1 | grep -E 'realdata:|^--- (FAIL|SKIP)' | sed 's/^ *[a-z_]*\.go:[0-9]*: //'
 
-REAL := openmpi-bin libopenmpi-dev mpich libmpich-dev slurm-wlm munge openfoam openfoam-examples podman runc busybox-static openssh-server openssh-client iproute2 util-linux perftest python3-torch bash
+REAL := openmpi-bin libopenmpi-dev mpich libmpich-dev slurm-wlm munge openfoam openfoam-examples podman runc musl-tools busybox-static openssh-server openssh-client iproute2 util-linux perftest python3-torch bash
 test-real: ## the tests that start real launchers and schedulers (installs them with apt-get)
 	@dpkg -s $(REAL) >/dev/null 2>&1 || testdata/tools/need $(REAL)
 	FABRUN_REAL=1 $(GO) test -count=1 -timeout 20m -run 'Real|AsSlurm|Script' ./cmd/fabrun ./launcher/...

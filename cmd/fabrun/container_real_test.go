@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -74,66 +73,6 @@ func TestRealContainer(t *testing.T) {
 			if got := strings.Count("\n"+out, "\n"+kv+"\n"); got != want {
 				t.Errorf("%q: %s is there %d times inside, want %d:\n%s", launcher, kv, got, want, out)
 			}
-		}
-	}
-}
-
-// TestRealEntrypoint: fabrun as an image's ENTRYPOINT takes flags before the
-// program and variables instead of them, says what the container lacks, and
-// leaves with the program's status.
-func TestRealEntrypoint(t *testing.T) {
-	if os.Getenv("FABRUN_REAL") == "" {
-		t.Skip("starts containers: make test-real does it (FABRUN_REAL=1)")
-	}
-	if os.Geteuid() != 0 {
-		t.Skip("podman --rootfs wants root here")
-	}
-	for _, prog := range []string{"podman", "runc", "busybox"} {
-		if realProgram(prog) == "" && realProgram("/bin/"+prog) == "" {
-			t.Skipf("no %s (apt-get install podman runc busybox-static)", prog)
-		}
-	}
-	dir := t.TempDir()
-	for _, d := range []string{"bin", "dev", "proc", "sys", "etc", "tmp"} {
-		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	copyProgram(t, realProgram("busybox"), filepath.Join(dir, "bin/sh"))
-	build := exec.Command("go", "build", "-o", filepath.Join(dir, "bin/fabrun"), ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v: %s", err, out)
-	}
-	podman := func(options, words []string) (string, int) {
-		ctx, cancel := context.WithTimeout(context.Background(), wait.Left(t))
-		defer cancel()
-		args := []string{"run", "--runtime", "runc", "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1000:1000", "--network", "none", "--rm", "--entrypoint", `["/bin/fabrun", "run", "--"]`}
-		cmd := exec.CommandContext(ctx, "podman", slices.Concat(args, options, []string{"--rootfs", dir}, words)...)
-		cmd.Env = []string{"PATH=" + systemPath, "HOME=" + dir}
-		out, err := cmd.CombinedOutput()
-		if err != nil && cmd.ProcessState == nil {
-			t.Fatal(err)
-		}
-		return string(out), cmd.ProcessState.ExitCode()
-	}
-	if out, code := podman(nil, []string{"/bin/sh", "-c", "true"}); code != 0 {
-		t.Skipf("podman cannot start a container here: %d: %s", code, out)
-	}
-	for _, c := range []struct {
-		options, words []string
-		code           int
-		want, not      string
-	}{
-		{nil, []string{"/bin/sh", "-c", "echo hi; exit 4"}, 4, "hi", ""},
-		{nil, []string{"--quiet", "/bin/sh", "-c", "echo hi; exit 4"}, 4, "hi", "Done"},
-		{nil, []string{"--json", "--", "/bin/sh", "-c", "echo $0", "--strict"}, 0, "--strict", "not found"},
-		{[]string{"-e", "FABRUN_JSON=1", "-e", "FABRUN_PROFILE=none"}, []string{"/bin/sh", "-c", "true"}, 0, "fabrun/run/v1", ""},
-		{[]string{"-e", "FABRUN_PROFILE=nosuch"}, []string{"/bin/sh", "-c", "true"}, 125, "nosuch", ""},
-	} {
-		out, code := podman(c.options, c.words)
-		if code != c.code || !strings.Contains(out, c.want) || c.not != "" && strings.Contains(out, c.not) {
-			t.Errorf("podman run %q IMAGE %q: status %d, want %d with %q and without %q:\n%s", c.options, c.words, code, c.code, c.want, c.not, out)
 		}
 	}
 }

@@ -201,7 +201,14 @@ func checkAny(l *look) {
 			l.say(sev, "RDMA devices", "none in /sys/class/infiniband, but adapters at "+few(cards, 4), "one for each adapter", "this host can only talk over sockets", "'lspci -k' shows what is bound; modprobe mlx5_ib (as root, or the adapter's own driver)")
 			return
 		}
-		l.say(sev, "RDMA devices", "none in /sys/class/infiniband", "at least one", "this host can only talk over sockets", orText(l.h.Container.Give(topology.NeedDevices, topology.NeedNetwork), "is the driver loaded? ('lspci -k' shows what is bound)"))
+		hint := "is the driver loaded? ('lspci -k' shows what is bound)"
+		switch inside := l.h.Container.Give(topology.NeedSys, topology.NeedDevices); {
+		case inside != "" && (cards != nil || len(l.h.PCI) == 0): // or the container hides all of /sys
+			hint = inside
+		case inside != "":
+			hint = "the PCI bus shows no RDMA adapter either: the host has none, so no option of the container brings one"
+		}
+		l.say(sev, "RDMA devices", "none in /sys/class/infiniband", "at least one", "this host can only talk over sockets", hint)
 		return
 	}
 	l.say(sev, "RDMA devices", fmt.Sprintf("%d, none that the profile means", len(l.h.HCAs)), orText(l.p.Fabric.LinkLayer, "a usable port"), "the job has no port here", "check link_layer and exclude_hcas of the profile")

@@ -568,3 +568,31 @@ func TestLockedMemoryByRuntime(t *testing.T) {
 		}
 	}
 }
+
+// TestNoDeviceInContainer: options are named where they may bring a device, and
+// not where the host has none.
+func TestNoDeviceInContainer(t *testing.T) {
+	card := []topology.PCIDevice{{Address: "0000:3b:00.0", Class: new(uint32(0x020700)), Vendor: new(uint16(0x15b3))}}
+	other := []topology.PCIDevice{{Address: "0000:02:00.0", Class: new(uint32(0x020000)), Vendor: new(uint16(0x8086))}}
+	for _, tc := range []struct {
+		kind string
+		pci  []topology.PCIDevice
+		want string
+	}{
+		{"podman", card, "podman run --network=host"},
+		{"podman", nil, "podman run --network=host"},
+		{"podman", other, "no option of the container"},
+		{"", other, "driver loaded"},
+	} {
+		h := topology.Host{Name: "n1", Container: topology.Container{Kind: tc.kind}, PCI: tc.pci}
+		got := ""
+		for _, f := range HostFindings(h, profiles.Profile{}, Job{}) {
+			if f.ID == "port.none" {
+				got = f.Hint
+			}
+		}
+		if !strings.Contains(got, tc.want) {
+			t.Errorf("%q, %d PCI devices: hint %q, want %q", tc.kind, len(tc.pci), got, tc.want)
+		}
+	}
+}
