@@ -80,6 +80,9 @@ func TestOpenRunDirTwice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o700 {
+		t.Errorf("%v %v, want a directory of the user's alone", st.Mode(), err)
+	}
 	if _, err := OpenRunDir(path); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("%v, want that it is there", err)
 	}

@@ -134,7 +134,16 @@ func (a *app) slurmOwnFault(err error) {
 	fmt.Fprintf(a.stderr, "fabrun: %v\n        this is fabrun's own trouble, not the node's: exit status 0\n", err)
 }
 
-func nodeFlags(c *cobra.Command, o *slurmOptions) {
+// nodeFlags are the flags of what looks at a node as root. Of the environment it
+// takes Slurm's words and the language: every other name may be a job's, and
+// lead to files of its user's.
+func nodeFlags(a *app, c *cobra.Command, o *slurmOptions) {
+	c.PreRun = func(*cobra.Command, []string) {
+		a.env = slices.DeleteFunc(slices.Clone(a.env), func(kv string) bool {
+			name, _, _ := strings.Cut(kv, "=")
+			return !strings.HasPrefix(name, "SLURM") && !strings.HasPrefix(name, "LC_") && name != "LANG"
+		})
+	}
 	f := c.Flags()
 	f.StringVar(&o.state, "state", slurmState, "keep records and the baseline in this `directory`, which only root can write")
 	f.StringVar(&o.node, "node", "", "the node's `name` (otherwise SLURMD_NODENAME, or the host's)")
@@ -161,7 +170,7 @@ fault is noted, and 'fabrun slurm health' gives the node its real reason.
 Exit status: 0; 1 for a certain fault of the node; 0 for any trouble of fabrun's own.`,
 		Example: "  fabrun slurm prolog --profile roce-dscp26 --ports 8",
 	}
-	nodeFlags(c, &o)
+	nodeFlags(a, c, &o)
 	c.Flags().DurationVar(&o.cache, "cache", slurmCache, "reuse a good result that is younger than this `time`")
 	return slurmDoor(a, c, &o, func(ctx context.Context) error { return runSlurmProlog(ctx, a, o) })
 }
@@ -212,7 +221,7 @@ the prolog took, and leave the difference as a record in the state directory
 Exit status: 0, always.`,
 		Example: "  fabrun slurm epilog",
 	}
-	nodeFlags(c, &o)
+	nodeFlags(a, c, &o)
 	return slurmDoor(a, c, &o, func(ctx context.Context) error { return runSlurmEpilog(ctx, a, o) })
 }
 
@@ -256,7 +265,7 @@ alone.
 Exit status: 0, always.`,
 		Example: "  fabrun slurm health --profile roce-dscp26 --ports 8",
 	}
-	nodeFlags(c, &o)
+	nodeFlags(a, c, &o)
 	c.Flags().StringVar(&o.scontrol, "scontrol", "", "the scontrol `program` (otherwise where Slurm's packages put it)")
 	return slurmDoor(a, c, &o, func(ctx context.Context) error { return runSlurmHealth(ctx, a, o) })
 }
@@ -426,7 +435,7 @@ func runSlurmTaskProlog(ctx context.Context, a *app) error {
 		return err
 	}
 	// The settings are the task's own, also when the node is looked at through --from.
-	settings := cmdline.Settings(a.env)
+	settings := cmdline.Command{}.Settings(a.env)
 	res := envgen.Compute(envgen.Input{Hosts: []topology.Host{h}, Profile: p, Workload: w, Job: envgen.Job{Settings: settings}})
 	if len(res.Hosts) == 0 {
 		return nil

@@ -32,7 +32,7 @@ Exit status: 0 when all of it works, 1 when something does not, 2 usage.`,
 		Args:    cobra.NoArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return runSlurmSelftest(c.Context(), a, o) },
 	}
-	nodeFlags(c, &o)
+	nodeFlags(a, c, &o)
 	c.Flags().StringVar(&o.scontrol, "scontrol", "", "the scontrol `program` (otherwise where Slurm's packages put it)")
 	c.Flags().StringVar(&o.syslog, "syslog", syslogSocket, "the syslog `socket`")
 	c.Flags().DurationVar(&o.deadline, "deadline", slurmDeadline, "the doors' deadline, within which a look has to end")

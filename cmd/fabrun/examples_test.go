@@ -7,9 +7,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
 	"mvdan.cc/sh/v3/syntax"
 )
@@ -141,6 +143,57 @@ func TestExamples(t *testing.T) {
 			}
 		})
 	}
+}
+
+var pageLink = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+
+// TestPageLinks: what a page links to is there, and so is the heading.
+func TestPageLinks(t *testing.T) {
+	for _, path := range append(pages(t), "../../CONTRIBUTING.md") {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range pageLink.FindAllStringSubmatch(string(text), -1) {
+			file, heading, _ := strings.Cut(m[1], "#")
+			if strings.Contains(file, "://") {
+				continue
+			}
+			to := path
+			if file != "" {
+				to = filepath.Join(filepath.Dir(path), file)
+			}
+			target, err := os.ReadFile(to)
+			if err != nil {
+				if st, err := os.Stat(to); err != nil || !st.IsDir() {
+					t.Errorf("%s links to %s: %v", path, m[1], err)
+				}
+				continue
+			}
+			if heading != "" && !slices.Contains(headings(string(target)), heading) {
+				t.Errorf("%s links to %s: no such heading", path, m[1])
+			}
+		}
+	}
+}
+
+// headings are the anchors of a page, as forges make them.
+func headings(text string) []string {
+	var out []string
+	for line := range strings.Lines(text) {
+		if title := strings.TrimLeft(line, "#"); title != line && strings.HasPrefix(title, " ") {
+			out = append(out, strings.Map(func(r rune) rune {
+				switch {
+				case unicode.IsLetter(r), unicode.IsDigit(r), r == '-', r == '_':
+					return unicode.ToLower(r)
+				case r == ' ':
+					return '-'
+				}
+				return -1
+			}, strings.TrimSpace(title)))
+		}
+	}
+	return out
 }
 
 func asStatus(err error, to **exec.ExitError) bool {

@@ -62,7 +62,8 @@ func (c cutOff) Exec(ctx context.Context, host string, cmd remote.Command, s rem
 func (cutOff) Name() string { return "cut off" }
 func (cutOff) Close() error { return nil }
 
-// TestNodeThatAnswersNoMoreIsNamedAndTheJobEnded, but only then.
+// TestNodeThatAnswersNoMoreIsNamedAndTheJobEnded: a node that answers in no way
+// any more ends the job and is named; one that only takes no login does not.
 func TestNodeThatAnswersNoMoreIsNamedAndTheJobEnded(t *testing.T) {
 	fail := func(c remote.Cause) func(string) error {
 		return func(host string) error { return &remote.HostError{Host: host, Cause: c, Err: errors.New("so")} }
