@@ -147,7 +147,7 @@ func bootstrapVars(s *state, n *node) []Var {
 
 // usesGloo says whether processes may be PyTorch's: Gloo carries its control.
 func (s *state) usesGloo(n *node) bool {
-	if s.in.Job.Launcher == "torchrun" || s.in.Job.Launcher == "horovodrun" || hasSoftware(n.h, "torchrun") {
+	if s.in.Job.Gloo || hasSoftware(n.h, "torchrun") {
 		return true
 	}
 	w := s.in.Workload

@@ -69,8 +69,8 @@ func TestKnownBugs(t *testing.T) {
 		{"the variable's value", gpu, set("2.30.7", "NCCL_IGNORE_NET_MISMATCH", "1"), "nccl-net-mismatch-hang", true},
 		{"another value", gpu, set("2.30.7", "NCCL_IGNORE_NET_MISMATCH", "0"), "nccl-net-mismatch-hang", false},
 		{"GPUs", gpu, nccl("2.18.1"), "nccl-2.18.1-ll128-corruption", true},
-		{"UCX on rails", rails, Job{Versions: &Versions{UCX: "1.20.1", MPIKind: "openmpi", MPI: "openmpi 4.1.6", OpenMPIHasUCX: &yes}, Launcher: "openmpi"}, "ucx-second-rail-by-route", true},
-		{"UCX without MPI", rails, Job{Versions: &Versions{UCX: "1.20.1"}, Launcher: "torchrun"}, "ucx-second-rail-by-route", false},
+		{"UCX on rails", rails, Job{Versions: &Versions{UCX: "1.20.1", MPIKind: "openmpi", MPI: "openmpi 4.1.6", OpenMPIHasUCX: &yes}}, "ucx-second-rail-by-route", true},
+		{"UCX without MPI", rails, Job{Versions: &Versions{UCX: "1.20.1"}, NoMPI: true, Gloo: true}, "ucx-second-rail-by-route", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := knownBugs(t, c.host, c.job); slices.Contains(got, c.id) != c.want {

@@ -35,7 +35,7 @@ func findingIDs(r Result) map[string]string {
 }
 
 func TestConnectX4LxCluster(t *testing.T) {
-	res := Compute(Input{Hosts: []topology.Host{cx4lx("n1", "10.1.4.1")}, Assumed: 12, Profile: load(t, "roce-dscp31"), Job: Job{Launcher: "openmpi5"}})
+	res := Compute(Input{Hosts: []topology.Host{cx4lx("n1", "10.1.4.1")}, Assumed: 12, Profile: load(t, "roce-dscp31"), Job: Job{}})
 	want := map[string]string{
 		"UCX_NET_DEVICES": "mlx5_0:1", "UCX_IB_SL": "3", "UCX_IB_TRAFFIC_CLASS": "124", "OMPI_MCA_pml": "ucx",
 	}

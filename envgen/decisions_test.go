@@ -75,13 +75,13 @@ func dump(res Result) string {
 
 func nccl(v string) Job { return Job{Versions: &Versions{NCCL: v}} }
 
-func mpi(launcher, version string, ucx *bool) Job {
+func mpi(version string, ucx *bool) Job {
 	kind, _, _ := strings.Cut(version, " ")
-	return Job{Launcher: launcher, UsesGPU: ptr(false), Versions: &Versions{MPI: version, MPIKind: kind, OpenMPIHasUCX: ucx}}
+	return Job{UsesGPU: ptr(false), Versions: &Versions{MPI: version, MPIKind: kind, OpenMPIHasUCX: ucx}}
 }
 
 func decisions() []decision {
-	ompi5 := mpi("openmpi5", "openmpi 5.0.7", ptr(true))
+	ompi5 := mpi("openmpi 5.0.7", ptr(true))
 	return []decision{
 		{name: "ConnectX-4 Lx cluster, DSCP 31", hosts: []topology.Host{cx4lx("n1", "10.1.4.1")}, profile: "roce-dscp31", job: ompi5},
 		{name: "ConnectX-4 Lx cluster, no profile", hosts: []topology.Host{cx4lx("n1", "10.1.4.1")}, job: ompi5},
@@ -165,14 +165,14 @@ func decisions() []decision {
 		{name: "PCI tree hidden", hosts: []topology.Host{hidden(rootPorts("r1"))}, profile: "roce-dscp26", job: nccl("2.27.3")},
 		{name: "no peer memory", hosts: []topology.Host{noPeerMemory(rootPorts("r1"))}, profile: "roce-dscp26", job: nccl("2.27.3")},
 
-		{name: "MVAPICH2 2.3.7 on RoCE", hosts: []topology.Host{cx4lx("n1", "10.1.4.1")}, profile: "roce-dscp26", job: mpi("mpich", "mvapich 2.3.7", nil)},
-		{name: "MVAPICH 3 on RoCE", hosts: []topology.Host{cx4lx("n1", "10.1.4.1")}, profile: "roce-dscp26", job: mpi("mpich", "mvapich 3.0", nil)},
-		{name: "Intel MPI with UCX", hosts: []topology.Host{withSoftware(cx4lx("n1", "10.1.4.1"), "ucx", "1.18.0")}, profile: "roce-dscp26", job: mpi("intelmpi", "intelmpi 2021.10", nil)},
-		{name: "Intel MPI without UCX", hosts: []topology.Host{cx4lx("n1", "10.1.4.1")}, profile: "roce-dscp26", job: mpi("intelmpi", "intelmpi 2021.10", nil)},
-		{name: "MPICH on RoCE", hosts: []topology.Host{cx4lx("n1", "10.1.4.1")}, profile: "roce-dscp26", job: mpi("mpich", "mpich 4.0.2", nil)},
-		{name: "Open MPI without UCX", hosts: []topology.Host{cx4lx("n1", "10.1.4.1")}, profile: "roce-dscp26", job: mpi("openmpi4", "openmpi 4.1.4", ptr(false))},
+		{name: "MVAPICH2 2.3.7 on RoCE", hosts: []topology.Host{cx4lx("n1", "10.1.4.1")}, profile: "roce-dscp26", job: mpi("mvapich 2.3.7", nil)},
+		{name: "MVAPICH 3 on RoCE", hosts: []topology.Host{cx4lx("n1", "10.1.4.1")}, profile: "roce-dscp26", job: mpi("mvapich 3.0", nil)},
+		{name: "Intel MPI with UCX", hosts: []topology.Host{withSoftware(cx4lx("n1", "10.1.4.1"), "ucx", "1.18.0")}, profile: "roce-dscp26", job: mpi("intelmpi 2021.10", nil)},
+		{name: "Intel MPI without UCX", hosts: []topology.Host{cx4lx("n1", "10.1.4.1")}, profile: "roce-dscp26", job: mpi("intelmpi 2021.10", nil)},
+		{name: "MPICH on RoCE", hosts: []topology.Host{cx4lx("n1", "10.1.4.1")}, profile: "roce-dscp26", job: mpi("mpich 4.0.2", nil)},
+		{name: "Open MPI without UCX", hosts: []topology.Host{cx4lx("n1", "10.1.4.1")}, profile: "roce-dscp26", job: mpi("openmpi 4.1.4", ptr(false))},
 		{name: "NVSHMEM, devices renamed", hosts: []topology.Host{withSoftware(driver(gpuServer("g1", 1), "mlx5", "rocep"), "nvshmem", "3.4.5")}, profile: "roce-dscp26", job: nccl("2.27.3")},
-		{name: "torchrun beside docker0", hosts: []topology.Host{withDocker(gpuServer("g1", 1))}, profile: "roce-dscp26", workload: "pytorch", job: Job{Launcher: "torchrun", Versions: &Versions{NCCL: "2.27.3"}, Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}},
+		{name: "torchrun beside docker0", hosts: []topology.Host{withDocker(gpuServer("g1", 1))}, profile: "roce-dscp26", workload: "pytorch", job: Job{NoMPI: true, Gloo: true, Versions: &Versions{NCCL: "2.27.3"}, Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}},
 		{name: "bootstrap over the fabric", hosts: []topology.Host{gpuServer("g1", 1)}, profile: "roce-dscp26", change: func(p *profiles.Profile) { p.Fabric.Bootstrap = "fabric" }, job: nccl("2.27.3")},
 		{name: "bootstrap interface that is not there", hosts: []topology.Host{gpuServer("g1", 1)}, profile: "roce-dscp26", change: func(p *profiles.Profile) { p.Fabric.Bootstrap = "eno1" }, job: nccl("2.27.3")},
 		{name: "private logs", hosts: []topology.Host{gpuServer("g1", 1)}, profile: "roce-dscp26", job: Job{LogDir: "/dev/shm/fabrun-x", Versions: &Versions{NCCL: "2.27.3"}}},
@@ -197,9 +197,9 @@ func decisions() []decision {
 			set: []string{"UCX_NET_DEVICES=mlx5_0:1", "UCX_IB_GID_INDEX=3", "UCX_IB_SL=3", "UCX_IB_TRAFFIC_CLASS=124"},
 		},
 		{name: "published: SR-IOV VF in a VMware guest, GID index 3, MTU 9000, NCCL 2.18", hosts: []topology.Host{vmwareVF("vm1")}, profile: "vmware-sriov", job: Job{UsesGPU: ptr(true), Versions: &Versions{NCCL: "2.18.3"}}, set: []string{"NCCL_IB_GID_INDEX=3"}},
-		{name: "published: vSphere with GPUDirect and Horovod, NCCL 2.8", hosts: []topology.Host{hidden(rootPorts("vm1"))}, profile: "vmware-directpath", workload: "horovod", job: Job{Launcher: "openmpi4", Versions: &Versions{NCCL: "2.8.4", MPI: "openmpi 4.1.4", MPIKind: "openmpi", OpenMPIHasUCX: ptr(true)}}},
+		{name: "published: vSphere with GPUDirect and Horovod, NCCL 2.8", hosts: []topology.Host{hidden(rootPorts("vm1"))}, profile: "vmware-directpath", workload: "horovod", job: Job{Versions: &Versions{NCCL: "2.8.4", MPI: "openmpi 4.1.4", MPIKind: "openmpi", OpenMPIHasUCX: ptr(true)}}},
 		{
-			name: "published: 4 nodes of 4 GPUs, two HCAs, index 3, PHB, NCCL 2.18", hosts: []topology.Host{withEth0(rootPorts("n1")), withEth0(rootPorts("n2"))}, profile: "roce-dscp26", workload: "pytorch", job: Job{Launcher: "torchrun", Versions: &Versions{NCCL: "2.18.3"}},
+			name: "published: 4 nodes of 4 GPUs, two HCAs, index 3, PHB, NCCL 2.18", hosts: []topology.Host{withEth0(rootPorts("n1")), withEth0(rootPorts("n2"))}, profile: "roce-dscp26", workload: "pytorch", job: Job{NoMPI: true, Gloo: true, Versions: &Versions{NCCL: "2.18.3"}},
 			set: []string{"NCCL_IB_HCA=mlx5_0,mlx5_1", "NCCL_IB_GID_INDEX=3", "NCCL_NET_GDR_LEVEL=PHB", "NCCL_SOCKET_IFNAME=eth0"},
 		},
 		{name: "published: TC 106 with fabric bootstrap, NCCL 2.20", hosts: []topology.Host{gpuServer("g1", 1)}, profile: "roce-dscp26", change: func(p *profiles.Profile) { p.Fabric.Bootstrap = "fabric" }, job: nccl("2.20.5"), set: []string{"NCCL_IB_TC=106", "NCCL_IB_GID_INDEX=3", "NCCL_SOCKET_IFNAME=rdma0"}},

@@ -79,8 +79,9 @@ type Job struct {
 	InContainer  bool      // the program runs in an image whose libraries are not known
 	RanksPerNode int       // 0 unknown
 	Strict       bool
-	UsesGPU      *bool // nil unknown
-	Launcher     string
+	UsesGPU      *bool  // nil unknown
+	NoMPI        bool   // its ranks are known to be no MPI's
+	Gloo         bool   // its ranks may meet by Gloo
 	LogDir       string // where private logs go; "" none asked for
 	// Addresses are those by which the job's hosts know each other (their
 	// names resolved by the caller); nil unknown.

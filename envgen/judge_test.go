@@ -224,7 +224,7 @@ func TestDistributionDefaultIsNobodysChoice(t *testing.T) {
 		h.Software = append(h.Software, topology.Software{Kind: "openmpi", Version: "5.0.7"})
 		p := load(t, "soft-roce")
 		res := Compute(Input{Hosts: []topology.Host{h}, Profile: p, Job: Job{
-			Launcher: "mpirun", Versions: &Versions{MPI: "openmpi 5.0.7", MPIKind: "openmpi"},
+			Versions: &Versions{MPI: "openmpi 5.0.7", MPIKind: "openmpi"},
 			Settings: []Setting{
 				{Name: "OMPI_MCA_mtl", Value: "^ofi", Origin: FromSite, Where: "/etc/openmpi/openmpi-mca-params.conf:67"},
 				{Name: "OMPI_MCA_btl", Value: "^uct,openib,ofi", Origin: FromSite, Where: "/etc/openmpi/openmpi-mca-params.conf:68"},

@@ -680,4 +680,4 @@ func (s *state) choseOtherMPI(n *node) bool {
 }
 
 // mpiLauncher says whether ranks could be MPI ranks.
-func (s *state) mpiLauncher() bool { return s.in.Job.Launcher != "torchrun" }
+func (s *state) mpiLauncher() bool { return !s.in.Job.NoMPI }

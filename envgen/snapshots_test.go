@@ -40,8 +40,8 @@ func TestDecisionsOnSnapshots(t *testing.T) {
 	for _, file := range files {
 		h := snapshot(t, file)
 		for _, d := range []decision{
-			{profile: "roce-dscp26", job: Job{Launcher: "openmpi5", Versions: &Versions{MPIKind: "openmpi", MPI: "openmpi 5.0.7", OpenMPIHasUCX: ptr(true)}}},
-			{job: Job{Launcher: "torchrun", UsesGPU: ptr(true), Versions: &Versions{NCCL: "2.27.3"}}},
+			{profile: "roce-dscp26", job: Job{Versions: &Versions{MPIKind: "openmpi", MPI: "openmpi 5.0.7", OpenMPIHasUCX: ptr(true)}}},
+			{job: Job{NoMPI: true, Gloo: true, UsesGPU: ptr(true), Versions: &Versions{NCCL: "2.27.3"}}},
 		} {
 			d.hosts = []topology.Host{h}
 			what := "no profile, torchrun, NCCL 2.27"

@@ -77,7 +77,7 @@ func (a *app) allocation(list, hostfile string) (hosts.Allocation, error) {
 // What was named to fabrun comes first, then the launcher's own options, then
 // what a resource manager says, then this machine.
 func (a *app) findJobHosts(ctx context.Context, job *jobLook, o jobOptions, p probed) error {
-	srun := job.cmd.Launcher.Dialect == cmdline.Srun
+	manager := job.cmd.Launcher.Dialect.Manager
 	switch sources := job.cmd.HostSources(a.env); {
 	case o.hosts != "" || o.hostfile != "":
 		alloc, err := a.allocation(o.hosts, o.hostfile)
@@ -94,14 +94,14 @@ func (a *app) findJobHosts(ctx context.Context, job *jobLook, o jobOptions, p pr
 		}
 		job.alloc = alloc
 		a.ownNode(job)
-		if srun && alloc.Manager != "slurm" {
-			job.alloc = hosts.Allocation{Source: "srun", Manager: "slurm"}
+		if manager != "" && alloc.Manager != manager {
+			job.alloc = hosts.Allocation{Source: job.cmd.Launcher.Dialect.Name, Manager: manager}
 			if n := job.cmd.Nodes(); n != nil {
 				job.alloc.Nodes = *n
 			}
 		}
 	}
-	if _, inside := a.getenv("SLURM_JOB_ID"); srun && !inside && a.from == "" {
+	if _, inside := a.getenv("SLURM_JOB_ID"); manager != "" && !inside && a.from == "" {
 		job.unreached = "srun has not got them yet"
 		job.finds = append(job.finds, finding.Finding{
 			ID: "srun.no-allocation", Severity: finding.Warning, Subject: "srun",
@@ -119,8 +119,8 @@ func (a *app) findJobHosts(ctx context.Context, job *jobLook, o jobOptions, p pr
 // fabrun of its own, and pods take no login.
 func (a *app) ownNode(job *jobLook) {
 	d, alloc := job.cmd.Launcher.Dialect, job.alloc
-	byHand := d == cmdline.Torchrun && alloc.Source == "localhost" && job.cmd.TorchNodesMost(a.env) != 1
-	if !byHand && (alloc.Source != "pytorchjob" || d != cmdline.Torchrun && d != cmdline.Plain) {
+	byHand := d.PerNode && alloc.Source == "localhost" && job.cmd.TorchNodesMost(a.env) != 1
+	if !byHand && (alloc.Source != "pytorchjob" || !d.PerNode && !d.Alone) {
 		return
 	}
 	n := job.cmd.TorchNodes(a.env)
@@ -159,9 +159,9 @@ func (a *app) launchersHosts(job *jobLook, sources []cmdline.HostSource) {
 		err := errors.New("it names no hosts that can be read here")
 		switch {
 		case src.File != "":
-			one, err = readJobHosts(src.File, hostfileDialect(job.cmd.Launcher.Dialect))
-		case src.List != "" && hostfileDialect(job.cmd.Launcher.Dialect) == hosts.OpenMPI:
-			one, err = hosts.ParseDashHost(src.List)
+			one, err = readJobHosts(src.File, job.cmd.Launcher.Dialect.Hostfile.Syntax)
+		case src.List != "" && job.cmd.Launcher.Dialect.HostList != nil:
+			one, err = job.cmd.Launcher.Dialect.HostList(src.List)
 		case src.List != "":
 			one, err = hosts.ParseList(src.List)
 		}
@@ -193,10 +193,10 @@ func (a *app) hasToBeTold(ctx context.Context, job *jobLook, p probed) bool {
 	if job.given || len(alloc.Hosts) == 0 || alloc.Nodes > len(alloc.Hosts) || alloc.Source == "localhost" || len(job.cmd.HostSources(a.env)) > 0 {
 		return false
 	}
-	if alloc.Manager != "" && alloc.Manager != "slurm" && l.Dialect == cmdline.OpenMPI4 && a.from == "" {
-		l.Managers = a.openMPIManagers(ctx, p)
+	if by := l.Dialect.BuiltFor; by != nil && alloc.Manager != "" && alloc.Manager != "slurm" && a.from == "" {
+		l.Managers = a.builtFor(ctx, by, p)
 	}
-	if !cmdline.ReadsCommandLine(l.Dialect) || l.ReadsManager(alloc.Source) {
+	if !l.Dialect.Reads() || l.ReadsManager(alloc.Source) {
 		return false
 	}
 	if alloc.Manager != "" {
@@ -205,18 +205,18 @@ func (a *app) hasToBeTold(ctx context.Context, job *jobLook, p probed) bool {
 	return true
 }
 
-// openMPIManagers asks the ompi_info beside mpirun which resource managers this
-// Open MPI was built for; nil where it cannot be asked.
-func (a *app) openMPIManagers(ctx context.Context, p probed) []string {
-	file := filepath.Join(filepath.Dir(p.resolved), "ompi_info")
+// builtFor asks the program beside the launcher which resource managers that was
+// built for; nil where it cannot be asked.
+func (a *app) builtFor(ctx context.Context, by *cmdline.BuiltFor, p probed) []string {
+	file := filepath.Join(filepath.Dir(p.resolved), by.Program)
 	info, err := os.Stat(file)
 	if err != nil {
 		return nil
 	}
-	text := a.cachedAnswer(fmt.Sprintf("%s --parsable %d %d", file, info.Size(), info.ModTime().UnixNano()), func() string {
-		return ask(ctx, file, file, a.env, "--parsable")
+	text := a.cachedAnswer(fmt.Sprintf("%s %s %d %d", file, strings.Join(by.Args, " "), info.Size(), info.ModTime().UnixNano()), func() string {
+		return ask(ctx, file, file, a.env, by.Args...)
 	})
-	return cmdline.OpenMPIManagers(text)
+	return by.Read(text)
 }
 
 // srunMPI is the way by which srun's tasks find each other where the command
@@ -233,18 +233,4 @@ func (a *app) srunMPI(ctx context.Context) string {
 		}
 	}
 	return ""
-}
-
-func hostfileDialect(launcherDialect string) hosts.Dialect {
-	switch launcherDialect {
-	case cmdline.MPICH:
-		return hosts.MPICH
-	case cmdline.IntelMPI:
-		return hosts.Intel
-	case cmdline.Horovodrun:
-		return hosts.Horovod
-	case cmdline.Srun:
-		return hosts.Plain
-	}
-	return hosts.OpenMPI
 }

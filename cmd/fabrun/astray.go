@@ -34,7 +34,7 @@ type astrayLook struct {
 // where the user has named several to fabrun; nil where that cannot be.
 func lookAstray(p plan.Plan, job *preparedJob, end context.CancelFunc) *astrayLook {
 	n := len(p.Hosts.Hosts)
-	if p.Dialect != cmdline.Plain || n < 2 || !strings.HasPrefix(p.Hosts.Source, "--") {
+	if !p.Dialect.Alone || n < 2 || !strings.HasPrefix(p.Hosts.Source, "--") {
 		return nil
 	}
 	l := &astrayLook{hosts: n, end: end}
@@ -72,7 +72,7 @@ func (l *astrayLook) run(pid int) {
 // several hosts.
 func (l *astrayLook) astray(words []string, env func() []string) bool {
 	id := cmdline.Identify(words, "", "")
-	if id.Dialect != cmdline.Torchrun || id.Words > 1 && !strings.HasPrefix(filepath.Base(words[0]), "python") || asksOnly(words[id.Words:]) {
+	if !id.Dialect.PerNode || id.Words > 1 && !strings.HasPrefix(filepath.Base(words[0]), "python") || asksOnly(words[id.Words:]) {
 		return false
 	}
 	spread, _ := cmdline.Parse(id, words).TorchSpread(env(), l.hosts)

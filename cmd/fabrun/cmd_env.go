@@ -190,13 +190,13 @@ func profileError(err error) error {
 // this process's.
 func (a *app) settings(h *topology.Host) []envgen.Setting {
 	if a.from == "" {
-		return cmdline.Command{}.Settings(a.env)
+		return cmdline.Settings(a.env)
 	}
 	env, left := a.replayEnv(*h)
 	if left != "" && !a.quiet {
 		fmt.Fprintf(a.own(), "note: %s\n", left)
 	}
-	return cmdline.Command{}.Settings(env)
+	return cmdline.Settings(env)
 }
 
 // proposals say which profile fits what is seen; it is not taken by itself. With

@@ -226,7 +226,7 @@ func nothingToSay(p plan.Plan) bool {
 	if rdma := p.HasRDMA(); rdma == nil || *rdma || len(p.Env) > 0 || len(p.Hosts.Hosts) > 1 || p.Hosts.Manager != "" || p.OneOf() > 0 {
 		return false
 	}
-	return p.Dialect == cmdline.Plain || len(p.Hosts.Hosts) == 1 && p.Dialect != cmdline.Unknown
+	return p.Dialect.Alone || len(p.Hosts.Hosts) == 1 && p.Dialect.Reads()
 }
 
 // sayEnd says how a job failed; the verdict follows.
@@ -254,7 +254,7 @@ func (a *app) sayVerdict(sentence string, p plan.Plan) {
 	none := nothingToSay(p) && !a.verbose
 	switch {
 	case a.quiet && !bad, none && strings.HasPrefix(sentence, "Not judged: "):
-	case none && p.Dialect == cmdline.Plain && strings.HasPrefix(sentence, "Done: "):
+	case none && p.Dialect.Alone && strings.HasPrefix(sentence, "Done: "):
 		fmt.Fprintf(a.own(), "Done.\n")
 	default:
 		fmt.Fprintf(a.own(), "%s\n", sentence)
@@ -266,7 +266,7 @@ func (a *app) sayVerdict(sentence string, p plan.Plan) {
 func (a *app) sayResult(p plan.Plan, st launcher.Status, r eyes.Result) {
 	a.sayEnd(p, st)
 	// A fabrun around this one says the verdict of the whole job.
-	outer := a.follower || cmdline.ReadsCommandLine(cmdline.ParseMarker(a.env).Dialect) && r.Verdict.Library == ""
+	outer := a.follower || cmdline.ParseMarker(a.env).Planned() && r.Verdict.Library == ""
 	switch {
 	case outer && !strings.HasPrefix(r.Sentence, "FALLBACK"):
 	case a.json:
@@ -353,7 +353,7 @@ func (a *app) prepare(p plan.Plan) (preparedJob, error) {
 	j.spec = launcher.Spec{
 		Path: file, Argv: words, Env: env, Stdin: asFile(a.stdin), Stdout: asFile(a.stdout), Stderr: asFile(a.stderr),
 		Terminal: terminalUse(a.stdout),
-		Ranks:    p.Dialect != cmdline.Plain,
+		Ranks:    !p.Dialect.Alone,
 		Guard:    true,
 		Mark:     mark,
 		Dir:      j.dir,

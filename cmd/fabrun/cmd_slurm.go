@@ -435,7 +435,7 @@ func runSlurmTaskProlog(ctx context.Context, a *app) error {
 		return err
 	}
 	// The settings are the task's own, also when the node is looked at through --from.
-	settings := cmdline.Command{}.Settings(a.env)
+	settings := cmdline.Settings(a.env)
 	res := envgen.Compute(envgen.Input{Hosts: []topology.Host{h}, Profile: p, Workload: w, Job: envgen.Job{Settings: settings}})
 	if len(res.Hosts) == 0 {
 		return nil

@@ -133,6 +133,111 @@ func TestHabitsNoClock(t *testing.T) {
 	})
 }
 
+// kept are the types of which everything that can be asked is a field or a method:
+// one file has the values, and nobody else asks which of them it is.
+var kept = []struct{ home, typ string }{
+	{"launcher/cmdline/dialects.go", "Dialect"},
+}
+
+// TestHabitsAskNoNames: what differs between the values of a table is in the table,
+// and no switch, comparison or map elsewhere goes by which of them it is.
+func TestHabitsAskNoNames(t *testing.T) {
+	for _, k := range kept {
+		dir := filepath.Dir(k.home)
+		values := map[string]bool{}
+		goFiles(t, func(path string, file *ast.File) {
+			if path == k.home {
+				values = valuesOf(file, k.typ)
+			}
+		})
+		if len(values) < 4 {
+			t.Fatalf("%s has %d values of %s: are they made in another way now?", k.home, len(values), k.typ)
+		}
+		goFiles(t, func(path string, file *ast.File) {
+			if path == k.home || strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, "testdata/") {
+				return
+			}
+			for _, e := range goneBy(file) {
+				ast.Inspect(e, func(n ast.Node) bool {
+					switch n := n.(type) {
+					case *ast.SelectorExpr:
+						pkg, _ := n.X.(*ast.Ident)
+						if pkg != nil && pkg.Name == filepath.Base(dir) && values[n.Sel.Name] {
+							t.Errorf("%s asks whether it is %s.%s: a field of the values in %s says what it wants to know", path, pkg.Name, n.Sel.Name, k.home)
+						}
+						return pkg == nil
+					case *ast.Ident:
+						if filepath.Dir(path) == dir && values[n.Name] {
+							t.Errorf("%s asks whether it is %s: a field of the values in %s says what it wants to know", path, n.Name, k.home)
+						}
+					}
+					return true
+				})
+			}
+		})
+	}
+}
+
+// valuesOf are the names of a file's variables that are made as &TYPE{…}.
+func valuesOf(file *ast.File, typ string) map[string]bool {
+	out := map[string]bool{}
+	for _, d := range file.Decls {
+		g, ok := d.(*ast.GenDecl)
+		if !ok {
+			continue
+		}
+		for _, s := range g.Specs {
+			v, ok := s.(*ast.ValueSpec)
+			if !ok {
+				continue
+			}
+			for i, e := range v.Values {
+				if u, ok := e.(*ast.UnaryExpr); ok && u.Op == token.AND {
+					if lit, ok := u.X.(*ast.CompositeLit); ok {
+						if id, ok := lit.Type.(*ast.Ident); ok && id.Name == typ {
+							out[v.Names[i].Name] = true
+						}
+					}
+				}
+			}
+		}
+	}
+	return out
+}
+
+// goneBy are the expressions of a file that something goes by: compared, a case, a
+// map's key.
+func goneBy(file *ast.File) []ast.Expr {
+	var out []ast.Expr
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.BinaryExpr:
+			if n.Op == token.EQL || n.Op == token.NEQ {
+				out = append(out, n.X, n.Y)
+			}
+		case *ast.CaseClause:
+			for _, e := range n.List {
+				if _, ok := e.(*ast.BinaryExpr); !ok { // which is looked at by itself
+					out = append(out, e)
+				}
+			}
+		case *ast.IndexExpr:
+			out = append(out, n.Index)
+		case *ast.CompositeLit:
+			if _, ok := n.Type.(*ast.MapType); !ok {
+				break
+			}
+			for _, e := range n.Elts {
+				if kv, ok := e.(*ast.KeyValueExpr); ok {
+					out = append(out, kv.Key)
+				}
+			}
+		}
+		return true
+	})
+	return out
+}
+
 // TestNoRegistration keeps lists explicit: no init functions.
 func TestNoRegistration(t *testing.T) {
 	goFiles(t, func(path string, file *ast.File) {

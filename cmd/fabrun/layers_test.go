@@ -42,7 +42,7 @@ var layers = []layer{
 	{"launcher/lint", []string{"envgen", "envgen/vars", "topology/finding", "profiles"}, pureStd, "reads scripts as text and runs nothing"},
 	{"launcher/hosts", []string{"topology/finding"}, pureStd, "environment and files come in as values"},
 	{"launcher/openfoam", []string{"topology/finding"}, pureStd, "case files come in as text"},
-	{"launcher/cmdline", []string{"envgen", "envgen/vars", "topology"}, pureStd, "the one reader of command lines"},
+	{"launcher/cmdline", []string{"envgen", "envgen/vars", "launcher/hosts", "topology"}, pureStd, "the one reader of command lines"},
 	{"launcher/plan", []string{"envgen", "launcher/cmdline", "launcher/hosts", "profiles", "topology", "topology/finding"}, pureStd, "decides; starting is launcher's"},
 	{"launcher/watch", []string{"topology"}, pureStd, "judges what readers and samples give it; of topology the words only"},
 	{"launcher/remote", nil, nil, "moves bytes and knows nothing of what they mean"},
@@ -50,7 +50,7 @@ var layers = []layer{
 	{"launcher/preflight", []string{"profiles", "topology", "topology/finding", "topology/health", "topology/pasted"}, []string{"os", "os/exec", "net"}, "observes through the caller's Runner"},
 	{"launcher", []string{"launcher/plan", "topology"}, []string{"mod:github.com/spf13/cobra", "mod:golang.org/x/crypto"}, "processes, signals, streams; it decides nothing"},
 	{"launcher/look", []string{"launcher/hosts"}, []string{"mod:github.com/spf13/cobra"}, "looks at machines; judges nothing"},
-	{"launcher/eyes", []string{"envgen", "launcher", "launcher/cmdline", "launcher/exit", "launcher/files", "launcher/look", "launcher/plan", "launcher/remote", "launcher/report", "launcher/watch", "topology"}, []string{"mod:github.com/spf13/cobra"}, "reads what a running job leaves: logs, counters, sockets; what it means is launcher/watch's"},
+	{"launcher/eyes", []string{"envgen", "launcher", "launcher/exit", "launcher/files", "launcher/look", "launcher/plan", "launcher/remote", "launcher/report", "launcher/watch", "topology"}, []string{"mod:github.com/spf13/cobra"}, "reads what a running job leaves: logs, counters, sockets; what it means is launcher/watch's"},
 	{"launcher/exit", nil, []string{"os", "os/exec", "net"}, "a status and its error; every package that can fail for a user returns one"},
 	{"launcher/files", nil, []string{"os/exec", "net"}, "writes what was asked for, whole or not at all"},
 	{"launcher/report", []string{

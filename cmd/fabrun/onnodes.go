@@ -28,7 +28,7 @@ type wantedFile struct {
 // itself, and what lies in a container, is not among them.
 func (a *app) wantedFiles(cmd cmdline.Command) []wantedFile {
 	dir, err := os.Getwd()
-	if err != nil || !cmdline.ReadsCommandLine(cmd.Launcher.Dialect) || cmd.Container() != "" || cmd.Preloads() {
+	if err != nil || !cmd.Launcher.Dialect.Reads() || cmd.Container() != "" || cmd.Preloads() {
 		return nil
 	}
 	var out []wantedFile
@@ -58,7 +58,7 @@ func (a *app) wantedFiles(cmd cmdline.Command) []wantedFile {
 	default:
 		add(topology.RoleDirectory, at, finding.Finding{ID: "node.directory", Severity: finding.Warning, Why: "ranks start in another directory there, or not at all", Hint: shared})
 	}
-	if cmd.Launcher.Dialect == cmdline.Torchrun || cmd.Launcher.Dialect == cmdline.Horovodrun {
+	if cmd.Launcher.Dialect.Python {
 		return out
 	}
 	path, _ := a.getenv("PATH")

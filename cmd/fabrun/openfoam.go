@@ -105,7 +105,7 @@ func foamResults(dir string, names []string) string {
 // many ranks that takes.
 func (a *app) foamArgv(argv []string) (out []string, note string, err error) {
 	if a.workload != foamWorkload || a.from != "" || !openfoam.ReadArguments(argv).Parallel ||
-		cmdline.Identify(argv, "", "").Dialect != cmdline.Plain {
+		!cmdline.Identify(argv, "", "").Dialect.Alone {
 		return argv, "", nil
 	}
 	c, finds := foamCase(argv)
@@ -134,7 +134,7 @@ func (a *app) judgeFoam(cmd cmdline.Command, h topology.Host) (finds []finding.F
 	if cmd.Ranks() == nil && cmd.TakesNP() && openfoam.ReadArguments(program).Parallel && c.Decomposition != nil {
 		np = c.Decomposition.Subdomains
 	}
-	r := openfoam.Run{Program: program, Launcher: foamFamily(cmd.Launcher.Dialect), Env: map[string]string{}}
+	r := openfoam.Run{Program: program, Launcher: cmd.Launcher.Dialect.MPI, Env: map[string]string{}}
 	if n := cmp.Or(cmd.Ranks(), np); n != nil {
 		r.NP = *n
 	}
@@ -155,18 +155,4 @@ func (a *app) judgeFoam(cmd cmdline.Command, h topology.Host) (finds []finding.F
 		}
 	}
 	return slices.Concat(finds, openfoam.Examine(c, r).Findings), np
-}
-
-// foamFamily is the kind of MPI that a launcher belongs to; "" for launchers of
-// no MPI.
-func foamFamily(dialect string) string {
-	switch dialect {
-	case cmdline.OpenMPI4, cmdline.OpenMPI5:
-		return "openmpi"
-	case cmdline.MPICH:
-		return "mpich"
-	case cmdline.IntelMPI:
-		return "intelmpi"
-	}
-	return ""
 }

@@ -15,7 +15,7 @@ import (
 // cannot use.
 func TestEndOfARun(t *testing.T) {
 	no, yes := false, true
-	job := func(dialect string, rdma *bool, names ...string) plan.Plan {
+	job := func(dialect *cmdline.Dialect, rdma *bool, names ...string) plan.Plan {
 		p := plan.Plan{Dialect: dialect, Argv: []plan.Arg{{Text: "/usr/bin/prog"}}}
 		p.RDMA = rdma != nil && *rdma
 		p.Look = plan.Look{Hosts: len(names), Seen: len(names)}

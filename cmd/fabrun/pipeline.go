@@ -74,7 +74,7 @@ func (a *app) planJob(ctx context.Context, o jobOptions, argv []string) (planned
 	if err != nil {
 		return planned{}, err
 	}
-	if outer := cmdline.ParseMarker(a.env).Dialect; a.from == "" && cmdline.ReadsCommandLine(outer) {
+	if a.from == "" && cmdline.ParseMarker(a.env).Planned() {
 		p := plan.Unchanged(cmdline.Identify(argv, probed.version, probed.resolved), argv, "a fabrun around this one has planned the job")
 		return planned{Plan: p}, nil
 	}
@@ -283,7 +283,7 @@ func (a *app) decide(job jobLook, o jobOptions) (plan.Plan, error) {
 	logs := plan.RunDir
 	// A container has a /dev/shm of its own, unless it is apptainer's.
 	inside := job.cmd.Launcher.OwnMPI || container != "" && container != "apptainer" && container != "singularity"
-	if inside || !job.local && (job.self == "" || job.cmd.Launcher.Dialect == cmdline.Plain) {
+	if inside || !job.local && (job.self == "" || job.cmd.Launcher.Dialect.Alone) {
 		logs = ""
 	}
 	var res envgen.Result
@@ -291,7 +291,7 @@ func (a *app) decide(job jobLook, o jobOptions) (plan.Plan, error) {
 		Hosts: job.hosts, Assumed: job.assumed, Profile: profile, Workload: workload,
 		Job: envgen.Job{
 			Settings: job.cmd.Settings(a.env), InContainer: container != "" || job.cmd.Launcher.OwnMPI, RanksPerNode: ranksPerNode, Strict: o.strict,
-			Launcher: job.cmd.Launcher.Dialect, Versions: jobVersions(job, o), LogDir: logs,
+			NoMPI: job.cmd.Launcher.Dialect.NoMPI, Gloo: job.cmd.Launcher.Dialect.Python, Versions: jobVersions(job, o), LogDir: logs,
 			Addresses: addressesOf(job.alloc),
 		},
 	}); len(job.hosts) > 0 {
@@ -464,7 +464,7 @@ func (a *app) replayEnv(h topology.Host) (env []string, left string) {
 		env = append(env, v.Name+"="+v.Value)
 	}
 	var names []string
-	for _, s := range (cmdline.Command{}).Settings(a.env) {
+	for _, s := range cmdline.Settings(a.env) {
 		if a.withEnv {
 			env = append(env, s.Name+"="+s.Value) // the last of a name counts
 		} else if v := cmdline.Value(env, s.Name); v != s.Value && v != vars.Redact(s.Value) { // a snapshot has no secrets
@@ -607,8 +607,7 @@ func startsNothing(words []string) bool {
 	if len(words) < 2 || len(words) == 2 && strings.HasPrefix(words[1], "-") {
 		return true
 	}
-	l := cmdline.Identify(words, "", "")
-	return l.Dialect == cmdline.Srun && cmdline.Parse(l, words).StartsDaemon()
+	return cmdline.Parse(cmdline.Identify(words, "", ""), words).StartsDaemon()
 }
 
 // becomeProgram replaces this process by a program of the environment's PATH.
@@ -636,16 +635,16 @@ func (a *app) shimsFor(here topology.Host) []string {
 // programFacts is what can be seen of the program without starting it.
 func (a *app) programFacts(ctx context.Context, cmd cmdline.Command, p probed) plan.ProgramFacts {
 	var f plan.ProgramFacts
-	if name := cmd.Executable(); name != "" && (cmd.Launcher.MPIKind != "" || cmd.Launcher.Dialect == cmdline.Srun) && a.from == "" {
+	if name := cmd.Executable(); name != "" && (cmd.Launcher.MPIKind != "" || cmd.Launcher.Dialect.MPIType.Option != "") && a.from == "" {
 		path, _ := a.getenv("PATH")
 		if file, err := launcher.LookPath(name, path, "."); err == nil {
 			f.MPIKind, f.Source = linkedMPI(file)
 		}
-		if cmd.Launcher.Dialect == cmdline.Srun && f.MPIKind != "" && !cmd.SaysMPIType(a.env) {
+		if cmd.Launcher.Dialect.MPIType.Option != "" && f.MPIKind != "" && !cmd.SaysMPIType(a.env) {
 			f.SrunMPI = a.srunMPI(ctx)
 		}
 	}
-	if cmd.Launcher.Dialect == cmdline.Torchrun {
+	if cmd.Launcher.Dialect.NoPython != "" {
 		switch {
 		case cmdline.RunnerAt(cmd.Argv) != "": // of an environment that is made when it starts
 		case strings.HasPrefix(filepath.Base(cmd.Name()), "python"): // python -m torch.distributed.run

@@ -343,12 +343,8 @@ func launcherFirst(words []string) string {
 	if at >= len(words) {
 		return ""
 	}
-	for _, l := range []struct{ dialect, name string }{
-		{cmdline.OpenMPI4, "mpirun"}, {cmdline.OpenMPI5, "mpirun"}, {cmdline.MPICH, "mpiexec"}, {cmdline.Srun, "srun"}, {cmdline.Torchrun, "torchrun"},
-	} {
-		if cmdline.MakesSense(l.dialect, words[at:]) {
-			return fmt.Sprintf("%s is %s's: %s first, as in 'fabrun %s'", words[at], l.name, l.name, strings.Join(slices.Insert(slices.Clone(words), at, l.name), " "))
-		}
+	if name := cmdline.MakesSenseTo(words[at:]); name != "" {
+		return fmt.Sprintf("%s is %s's: %s first, as in 'fabrun %s'", words[at], name, name, strings.Join(slices.Insert(slices.Clone(words), at, name), " "))
 	}
 	return ""
 }

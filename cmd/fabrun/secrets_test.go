@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"fabrun/launcher/cmdline"
 	"fabrun/launcher/plan"
 	"fabrun/launcher/report"
 	"fabrun/launcher/watch"
@@ -49,7 +50,7 @@ func TestNoSecretLeaves(t *testing.T) {
 	var rec, page bytes.Buffer
 	r := report.NewRecorder(&rec, time.Now, report.RecordStart{Command: append([]string{"mpirun"}, argv...), Host: "n1", Hosts: []string{"n1"}})
 	var planText bytes.Buffer
-	p := plan.Plan{Program: append([]string{"mpirun"}, argv...)}
+	p := plan.Plan{Dialect: cmdline.OpenMPI5, Program: append([]string{"mpirun"}, argv...)}
 	if err := report.PlanJSON(&planText, p); err != nil {
 		t.Fatal(err)
 	}

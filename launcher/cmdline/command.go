@@ -26,15 +26,15 @@ type Command struct {
 // what it cannot read is kept as it is and named by Doubts.
 func Parse(l Launcher, argv []string) Command {
 	c := Command{Launcher: l, Argv: argv}
-	g := grammarOf(l.Dialect)
-	if g == nil || l.Words > len(argv) {
-		at := 0
-		if l.Dialect == Unknown {
-			at = len(argv)
+	if !l.Dialect.Reads() || l.Words > len(argv) {
+		at := len(argv)
+		if l.Dialect.Alone {
+			at = 0
 		}
 		c.Apps = []App{{From: 0, To: len(argv), Program: at, Dashes: -1}}
 		return c
 	}
+	g := l.Dialect.grammar()
 	from := l.Words
 	for from <= len(argv) {
 		to := len(argv)
@@ -93,21 +93,18 @@ func (c Command) Program() []string {
 // Ranks is how many ranks the user asked for over all applications; nil where
 // one of them does not say.
 func (c Command) Ranks() *int {
-	names := []string{"np"}
-	switch c.Launcher.Dialect {
-	case Srun:
-		names = []string{"ntasks"}
-		if n := c.stepTasks(); n != nil {
+	d := c.Launcher.Dialect
+	if d.ranksOf != nil {
+		if n := d.ranksOf(c); n != nil {
 			return n
 		}
-	case Horovodrun:
-		names = []string{"num-proc"}
-	case Torchrun, Plain, Unknown:
+	}
+	if d.ranks == nil {
 		return nil
 	}
 	sum := 0
 	for _, ctx := range c.Apps {
-		o := ctx.Last(names...)
+		o := ctx.Last(d.ranks...)
 		if o == nil || len(o.Values) == 0 {
 			return nil
 		}
@@ -118,45 +115,6 @@ func (c Command) Ranks() *int {
 		sum += n
 	}
 	return &sum
-}
-
-// stepTasks is an srun step's number of tasks where it is given per node.
-func (c Command) stepTasks() *int {
-	nodes := c.Nodes()
-	if nodes == nil || len(c.Apps) != 1 || c.Apps[0].Last("ntasks") != nil {
-		return nil
-	}
-	o := c.Apps[0].Last("ntasks-per-node")
-	if o == nil || len(o.Values) == 0 {
-		return nil
-	}
-	per, err := strconv.Atoi(o.Values[0])
-	if err != nil || per < 1 || per > 1<<16 {
-		return nil
-	}
-	n := *nodes * per
-	return &n
-}
-
-// hostOptions are the options by which a user says where a job runs.
-var hostOptions = map[string][]string{
-	OpenMPI4:   {"hostfile", "host", "default-hostfile", "rankfile"},
-	OpenMPI5:   {"hostfile", "host", "default-hostfile", "rankfile"},
-	MPICH:      {"hostfile", "hosts", "host", "rankmap"},
-	IntelMPI:   {"hostfile", "hosts", "host", "hosts-group", "rankmap"},
-	Srun:       {"nodelist", "nodefile"},
-	Horovodrun: {"hosts", "hostfile", "host-discovery-script"},
-}
-
-// hostTwins are the variables that say the same as hostOptions.
-var hostTwins = map[string][]string{
-	OpenMPI4: {"OMPI_MCA_orte_default_hostfile", "OMPI_MCA_orte_rankfile"},
-	// Open MPI 5 does not read the orte_ names that the Kubeflow operator still sets.
-	OpenMPI5:   {"PRTE_MCA_prte_default_hostfile", "OMPI_MCA_prte_default_hostfile"},
-	MPICH:      {"HYDRA_HOST_FILE", "HYDRA_CONFIG_FILE"},
-	IntelMPI:   {"I_MPI_HYDRA_HOST_FILE", "I_MPI_HYDRA_HOSTS_GROUP", "HYDRA_HOST_FILE", "I_MPI_HYDRA_MACHINE_FILE"},
-	Srun:       {"SLURM_HOSTFILE"},
-	Horovodrun: nil,
 }
 
 // HostSource is where the user's own command line or environment says that the
@@ -181,23 +139,19 @@ func (c Command) HostSource(env []string) *HostSource {
 func (c Command) HostSources(env []string) []HostSource {
 	var out []HostSource
 	for _, ctx := range c.Apps {
-		for _, name := range hostOptions[c.Launcher.Dialect] {
-			o := ctx.Last(name)
+		for _, h := range c.Launcher.Dialect.hosts {
+			o := ctx.Last(h.name)
 			if o == nil {
 				continue
 			}
 			s := HostSource{Option: c.Argv[o.At]}
 			if len(o.Values) > 0 {
-				switch name {
-				case "hostfile", "default-hostfile", "nodefile":
-					s.File = o.Values[0]
-				case "host", "hosts", "nodelist", "hosts-group":
-					s.List = o.Values[0]
+				switch v := o.Values[0]; {
+				case h.kind == hostsFile, h.kind == hostsEither && strings.Contains(v, "/"):
+					s.File = v
+				case h.kind != hostsElse:
+					s.List = v
 				}
-			}
-			if c.Launcher.Dialect == Srun && strings.Contains(s.List, "/") {
-				// srun -w takes a file's name as well as a list (srun(1)).
-				s.File, s.List = s.List, ""
 			}
 			out = append(out, s)
 			break
@@ -206,13 +160,12 @@ func (c Command) HostSources(env []string) []HostSource {
 	if len(out) > 0 {
 		return out
 	}
-	for _, name := range hostTwins[c.Launcher.Dialect] {
-		if v, ok := Lookup(env, name); ok && v != "" && v != "none" {
-			s := HostSource{Option: name, File: v}
-			if name == "I_MPI_HYDRA_HOSTS_GROUP" {
-				s.File, s.List = "", v
+	for _, twin := range c.Launcher.Dialect.hostTwins {
+		if v, ok := Lookup(env, twin.name); ok && v != "" && v != "none" {
+			if twin.list {
+				return []HostSource{{Option: twin.name, List: v}}
 			}
-			return []HostSource{s}
+			return []HostSource{{Option: twin.name, File: v}}
 		}
 	}
 	return nil
@@ -221,22 +174,10 @@ func (c Command) HostSources(env []string) []HostSource {
 // HostVariable is the variable by which a launcher is told a hostfile; "" where
 // it has none.
 func (l Launcher) HostVariable() string {
-	if all := hostTwins[l.Dialect]; len(all) > 0 {
-		return all[0]
+	if all := l.Dialect.hostTwins; len(all) > 0 {
+		return all[0].name
 	}
 	return ""
-}
-
-// managersRead are the resource managers whose allocation a launcher reads by
-// itself. Sources: orte/mca/ras of v4.1 and prrte 3.0's src/mca/ras (both may be
-// built with fewer), hydra's tools/bootstrap and rmk, horovod/runner/launch.py.
-var managersRead = map[string][]string{
-	OpenMPI4:   {"slurm", "pbs", "lsf", "sge"},
-	OpenMPI5:   {"slurm", "pbs", "lsf", "sge", "flux"},
-	MPICH:      {"slurm", "pbs", "lsf", "sge", "cobalt"},
-	IntelMPI:   {"slurm", "pbs", "lsf", "sge"},
-	Srun:       {"slurm"},
-	Horovodrun: {"lsf"},
 }
 
 // ReadsManager reports whether a launcher finds the hosts of this source of an
@@ -245,31 +186,18 @@ func (l Launcher) ReadsManager(source string) bool {
 	if l.Managers != nil {
 		return slices.Contains(l.Managers, source)
 	}
-	return slices.Contains(managersRead[l.Dialect], source)
-}
-
-// OpenMPIManagers reads which resource managers an Open MPI 4 was built for
-// from "ompi_info --parsable"; nil where the text does not say.
-func OpenMPIManagers(text string) []string {
-	var out []string
-	for component, manager := range map[string]string{"slurm": "slurm", "tm": "pbs", "lsf": "lsf", "gridengine": "sge"} {
-		if strings.Contains(text, "mca:ras:"+component+":") {
-			out = append(out, manager)
-		}
-	}
-	slices.Sort(out)
-	return out
+	return slices.Contains(l.Dialect.Managers, source)
 }
 
 // Nodes is how many nodes an srun step asks for; nil where it does not say, or
 // other launchers.
 func (c Command) Nodes() *int {
-	if c.Launcher.Dialect != Srun {
+	if c.Launcher.Dialect.nodes == "" {
 		return nil
 	}
 	sum := 0
 	for _, ctx := range c.Apps {
-		o := ctx.Last("nodes")
+		o := ctx.Last(c.Launcher.Dialect.nodes)
 		if o == nil || len(o.Values) == 0 {
 			return nil
 		}
@@ -286,9 +214,7 @@ func (c Command) Nodes() *int {
 // TakesNP reports whether a number of ranks could be added to the command line:
 // one application of an MPI, without an option that counts in another way.
 func (c Command) TakesNP() bool {
-	switch c.Launcher.Dialect {
-	case OpenMPI4, OpenMPI5, MPICH, IntelMPI:
-	default:
+	if c.Launcher.Dialect.NP == "" {
 		return false
 	}
 	return len(c.Apps) == 1 && c.Opaque == "" && len(c.Doubts()) == 0 && c.Program() != nil &&
@@ -314,37 +240,22 @@ func (c Command) CountsThreads() bool {
 
 // SaysMPIType reports whether the user told srun how its tasks find each other.
 func (c Command) SaysMPIType(env []string) bool {
-	return Value(env, "SLURM_MPI_TYPE") != "" || slices.ContainsFunc(c.Apps, func(ctx App) bool { return ctx.Last("mpi") != nil })
+	by := c.Launcher.Dialect.MPIType
+	return by != (MPIType{}) && (Value(env, by.Variable) != "" || slices.ContainsFunc(c.Apps, func(ctx App) bool { return ctx.Last(by.Option) != nil }))
 }
 
 // MPIType is what srun is told of that; "" nothing.
 func (c Command) MPIType(env []string) string {
+	by := c.Launcher.Dialect.MPIType
+	if by == (MPIType{}) {
+		return ""
+	}
 	for _, ctx := range c.Apps {
-		if o := ctx.Last("mpi"); o != nil && len(o.Values) > 0 {
+		if o := ctx.Last(by.Option); o != nil && len(o.Values) > 0 {
 			return o.Values[0]
 		}
 	}
-	return Value(env, "SLURM_MPI_TYPE")
-}
-
-// mappingOptions say that the user has placed or bound the ranks himself.
-// Source: schizo_ompi.c, hydra's and srun's help.
-var mappingOptions = map[string][]string{
-	OpenMPI4: strings.Fields("map-by rank-by bind-to bind-to-core bind-to-socket bycore bynode byslot npernode pernode npersocket N ppr rankfile cpu-set cpu-list cpus-per-proc use-hwthread-cpus"),
-	OpenMPI5: strings.Fields("map-by rank-by bind-to bind-to-core bind-to-socket bycore bynode byslot npernode pernode npersocket N ppr rankfile cpu-set cpu-list cpus-per-proc use-hwthread-cpus"),
-	MPICH:    strings.Fields("bind-to map-by membind rankmap ppn order-nodes"),
-	IntelMPI: strings.Fields("bind-to map-by membind rankmap ppn order-nodes rr"),
-	Srun:     strings.Fields("cpu-bind distribution gpu-bind mem-bind ntasks-per-node"),
-	Torchrun: {"numa-binding"},
-}
-
-// mappingTwins are the variables that say the same as mappingOptions.
-var mappingTwins = map[string][]string{
-	OpenMPI4: {"OMPI_MCA_rmaps_base_mapping_policy", "OMPI_MCA_hwloc_base_binding_policy"},
-	OpenMPI5: {"PRTE_MCA_rmaps_default_mapping_policy", "PRTE_MCA_hwloc_default_binding_policy", "OMPI_MCA_rmaps_base_mapping_policy", "OMPI_MCA_hwloc_base_binding_policy"},
-	MPICH:    {"HYDRA_BINDING", "HYDRA_MAPPING", "HYDRA_MEMBIND"},
-	IntelMPI: {"I_MPI_PIN", "I_MPI_PIN_DOMAIN", "I_MPI_PIN_PROCESSOR_LIST", "I_MPI_PERHOST"},
-	Srun:     {"SLURM_CPU_BIND", "SLURM_DISTRIBUTION"},
+	return Value(env, by.Variable)
 }
 
 // UserMaps returns the option or variable by which the user has placed or
@@ -352,12 +263,12 @@ var mappingTwins = map[string][]string{
 func (c Command) UserMaps(env []string) string {
 	for _, ctx := range c.Apps {
 		for _, o := range ctx.Options {
-			if slices.Contains(mappingOptions[c.Launcher.Dialect], o.Name) {
+			if slices.Contains(c.Launcher.Dialect.mapping, o.Name) {
 				return c.Argv[o.At]
 			}
 		}
 	}
-	for _, name := range mappingTwins[c.Launcher.Dialect] {
+	for _, name := range c.Launcher.Dialect.mapTwins {
 		if v, ok := Lookup(env, name); ok && v != "" {
 			return name
 		}
@@ -411,6 +322,12 @@ func (c Command) Settings(env []string) []envgen.Setting {
 	return out
 }
 
+// Settings is what the environment alone sets for communication libraries, as
+// Command.Settings says it.
+func Settings(env []string) []envgen.Setting {
+	return Command{Launcher: Launcher{Dialect: Plain}}.Settings(env)
+}
+
 // RankEnv are the variables that the job's ranks see, by name, as far as the
 // command line and the environment that the launcher is started with tell.
 func (c Command) RankEnv(env []string) map[string]string {
@@ -430,10 +347,14 @@ func (c Command) RankEnv(env []string) map[string]string {
 // that did not say whose it is is read as the MPI to which its words make sense.
 func (c Command) readable() Command {
 	l := c.Launcher
-	if l.Dialect != Unknown || l.Words < 1 || l.Words > len(c.Argv) || !slices.Contains(mpiNames, path.Base(c.Argv[l.Words-1])) {
+	if len(c.Argv) == 0 || l.Dialect.Reads() || l.Words < 1 || l.Words > len(c.Argv) || !slices.Contains(mpiNames, path.Base(c.Argv[l.Words-1])) {
 		return c
 	}
-	for _, l.Dialect = range []string{OpenMPI5, OpenMPI4, MPICH, IntelMPI} {
+	for _, d := range Dialects {
+		if d.MPI == "" {
+			continue
+		}
+		l.Dialect = d
 		if read := Parse(l, c.Argv); len(read.Doubts()) == 0 {
 			return read
 		}
@@ -451,35 +372,8 @@ func (c Command) Given() []envgen.Setting {
 	}
 	for _, ctx := range c.Apps {
 		for _, o := range ctx.Options {
-			typed := c.Argv[o.At]
-			switch c.Launcher.Dialect {
-			case OpenMPI4, OpenMPI5:
-				switch {
-				case o.Name == "x" && len(o.Values) == 1:
-					if name, value, ok := strings.Cut(o.Values[0], "="); ok {
-						put(name, value, typed)
-					}
-				case len(o.Values) == 2 && o.Values[0] == "mca_base_env_list":
-					for item := range strings.SplitSeq(o.Values[1], ";") {
-						if name, value, ok := strings.Cut(item, "="); ok {
-							put(name, value, o.Values[0])
-						}
-					}
-				case len(o.Values) == 2 && mcaPrefix[o.Name] != "":
-					put(mcaPrefix[o.Name]+o.Values[0], o.Values[1], typed)
-				}
-			case MPICH, IntelMPI:
-				if (o.Name == "genv" || o.Name == "env") && len(o.Values) == 2 {
-					put(o.Values[0], o.Values[1], typed)
-				}
-			case Srun:
-				if o.Name == "export" && len(o.Values) == 1 {
-					for _, item := range SplitExport(o.Values[0]) {
-						if name, value, ok := strings.Cut(item, "="); ok {
-							put(name, value, "--export")
-						}
-					}
-				}
+			if c.Launcher.Dialect.gives != nil {
+				c.Launcher.Dialect.gives(o, c.Argv[o.At], put)
 			}
 		}
 		if ctx.Program < ctx.To {
@@ -495,11 +389,6 @@ func (c Command) Given() []envgen.Setting {
 		}
 	}
 	return out
-}
-
-var mcaPrefix = map[string]string{
-	"mca": "OMPI_MCA_", "gmca": "OMPI_MCA_", "omca": "OMPI_MCA_", "gomca": "OMPI_MCA_",
-	"prtemca": "PRTE_MCA_", "gprtemca": "PRTE_MCA_", "pmixmca": "PMIX_MCA_", "gpmixmca": "PMIX_MCA_",
 }
 
 // SplitExport splits srun's --export list at its commas, except inside single
@@ -594,12 +483,9 @@ func (c Command) Preloads() bool {
 // far as the command line tells.
 func (c Command) Container() string {
 	for _, ctx := range c.Apps {
-		if c.Launcher.Dialect == Srun {
-			if ctx.Last("container-image", "container-name") != nil {
-				return "pyxis"
-			}
-			if ctx.Last("container") != nil {
-				return "oci"
+		for _, by := range c.Launcher.Dialect.containers {
+			if ctx.Last(by.option) != nil {
+				return by.runtime
 			}
 		}
 		if ctx.Program < ctx.To {

@@ -1,378 +1,212 @@
 package cmdline
 
 import (
-	"path"
 	"slices"
-	"strings"
 
+	"fabrun/launcher/hosts"
 	"fabrun/topology"
 )
 
-// The dialects: how a launcher reads its command line.
-const (
-	OpenMPI4   = "openmpi4"
-	OpenMPI5   = "openmpi5"
-	MPICH      = "mpich"
-	IntelMPI   = "intelmpi"
-	Srun       = "srun"
-	Torchrun   = "torchrun"
-	Horovodrun = "horovodrun"
-	Unknown    = "unknown" // a launcher whose command line fabrun does not read
-	Plain      = "plain"   // no launcher: a program or a script
-)
+// Dialect is the language of one launcher: how its command line is read, and how
+// it is told hosts, ranks and variables. A field that is empty is something that
+// this launcher does not have, or that fabrun leaves to it. The values are in
+// dialects.go; nothing else in fabrun asks which dialect it is.
+type Dialect struct {
+	Name string // in plans, records and FABRUN_SET
 
-// Launcher is which launcher a command line starts, as far as its name and its
-// version text tell.
-type Launcher struct {
-	Dialect string
-	Family  string // "Open MPI", "HPC-X", "MPICH", "MVAPICH", "Intel MPI", "Slurm", "PyTorch", …; "" for a plain program
-	MPIKind string // as in envgen.Versions: "openmpi", "mpich", "intelmpi", "mvapich"; "" none
-	Version string // "4.1.4"; "" unknown
-	// Words is how many words of the command line lead to and name the launcher:
-	// 1, or more for "python -m torch.distributed.run" and "nohup mpirun".
-	Words int
-	// OwnMPI: a program that brings the MPI and the libraries of its ranks with
-	// it (a vendor's solver): what is installed on the hosts says nothing of them.
-	OwnMPI bool
-	// Managers are the resource managers that it was built to read; nil not known.
+	// Alone: no launcher at all, a program or a script.
+	Alone bool
+	// MPI is the MPI that it belongs to, as in envgen.Versions.MPIKind; "" none.
+	MPI string
+	// NoMPI: its ranks are no MPI's, and may carry data by Gloo, which knows no RDMA.
+	NoMPI bool
+	// Python: what its ranks run is Python's, which finds it in its own way.
+	Python bool
+	// PerNode: it is started once on each node of the job, and makes the ranks there.
+	PerNode bool
+	// Manager is the resource manager whose own launcher it is: it gets its hosts
+	// from there and nowhere else; "" none.
+	Manager string
+
+	// How it is recognised.
+	programs  []string                           // names that say it for certain
+	asked     bool                               // which are asked for their version
+	scripted  bool                               // which scripts call by name
+	modules   []string                           // of "python -m"
+	says      func(text string) (Launcher, bool) // what an mpirun, which every MPI has, answers when asked for its version
+	files     []string                           // what an mpirun that does not answer is called; ".mpich" is an ending
+	installed func(topology.Software) (Launcher, bool)
+	usual     string // the name to be put in front of words that make sense to it only; "" not offered
+
+	// How its command line is read.
+	grammar    func() *grammar // nil: it is not read
+	ranks      []string        // options for the number of ranks of an application
+	ranksOf    func(Command) *int
+	nodes      string // the option for the number of nodes
+	hosts      []hostOption
+	hostTwins  []hostTwin                                                        // variables that say the same
+	mapping    []string                                                          // options by which the user places or binds ranks
+	mapTwins   []string                                                          // variables that say the same
+	gives      func(o Option, typed string, put func(name, value, where string)) // what an option sets for the ranks
+	containers []containerOption                                                 // with which it starts the ranks in a container itself
+
+	// Managers are the resource managers whose allocation it reads by itself.
+	// Sources: orte/mca/ras of v4.1 and prrte 3.0's src/mca/ras (both may be built
+	// with fewer), hydra's tools/bootstrap and rmk, horovod/runner/launch.py.
 	Managers []string
-	// Note says why the dialect is not certain; "" when it is.
-	Note string
+	BuiltFor *BuiltFor
+	// HostList reads what its options for hosts hold; nil: a list expression.
+	HostList func(list string) (hosts.Allocation, error)
+	// Local is where its ranks find their number on their node.
+	Local []hosts.LocalNames
+
+	// How it is told.
+	NP          string   // the option for the number of ranks; "": none can be added
+	BindCore    []string // options for a core for each rank
+	Hostfile    Hostfile
+	HostOption  string               // "--nodelist=", joined to a list of names
+	Even        func(n int) []string // options for n ranks on each node
+	Uneven      Uneven               // where nodes get different numbers of them
+	Sequence    *Sequence            // ranks in an order of hosts that is not the manager's
+	SSH         *SSHVariable         // how it reaches hosts
+	Forward     *Forward             // how variables reach the ranks of other hosts; nil: all do, or not by its doing
+	Export      *Export              // the list that narrows them
+	Own         []string             // beginnings of variables that it reads itself and no rank needs
+	Elastic     string               // the option with which hosts come and go during the job
+	NoPython    string               // the option that makes it start a program, and no Python script
+	MPIType     MPIType              // how its tasks find each other
+	RefusesRoot *Refusal             // it does not run as root, unless it is told to
+	OwnPML      string               // the options of Open MPI's data path that it gives mpirun itself
 }
 
-// grammar is how the words between launcher and program are read.
-type grammar struct {
-	split  func(g *grammar, words []string, from int) App
-	args   map[string]int // canonical option name → number of values; optional marks one that only '=' gives
-	alias  map[string]string
-	short  map[byte]string   // one-letter options
-	dashed map[string]string // whole words with one dash, as typed → canonical option name
-	colon  bool              // a word ":" separates applications
-	// opaque options make the launcher take its applications from a file:
-	// nothing may be added beside them.
-	opaque []string
+type hostOption struct {
+	name string
+	kind hostKind
 }
 
-// optional is the arity of an option whose value is only ever joined to it;
-// perhaps of one that may take the next word, in a way that is not documented.
+type hostKind int
+
 const (
-	optional = -1
-	perhaps  = -2
+	hostsElse   hostKind = iota // what it names is not read
+	hostsFile                   // a hostfile
+	hostsList                   // the hosts
+	hostsEither                 // a list, or with a '/' a file's name
 )
 
-// grammars is the explicit list of dialects whose command line is read.
-// Sources: ompi v4.1.8 orte/mca/schizo/ompi/schizo_ompi.c and
-// opal/util/cmd_line.c; prrte 3.0.12 src/mca/schizo/ompi/schizo_ompi.c; mpich
-// v4.3.0 src/pm/hydra; slurm src/common/slurm_opt.c; torch/distributed/run.py;
-// horovod/runner/launch.py; Intel MPI developer reference 2021.15.
-var grammars = []struct {
-	dialect string
-	make    func() *grammar
-}{
-	{OpenMPI4, openmpi4Grammar},
-	{OpenMPI5, openmpi5Grammar},
-	{MPICH, mpichGrammar},
-	{IntelMPI, intelGrammar},
-	{Srun, srunGrammar},
-	{Torchrun, torchrunGrammar},
-	{Horovodrun, horovodGrammar},
+type hostTwin struct {
+	name string
+	list bool // it holds the hosts, and no file's name
 }
 
-// grammarOf makes the grammar of one dialect; nil where there is none.
-func grammarOf(dialect string) *grammar {
-	for _, g := range grammars {
-		if g.dialect == dialect {
-			return g.make()
-		}
-	}
-	return nil
+type containerOption struct {
+	option, runtime string
 }
 
-// Options reads words as the options of a launcher's dialect, up to the first
-// that is none; known is false for a dialect whose command line is not read.
-func Options(dialect string, words []string) (app App, known bool) {
-	g := grammarOf(dialect)
-	if g == nil {
-		return App{}, false
-	}
-	return g.split(g, words, 0), true
+// BuiltFor is how to learn which resource managers a launcher was built for: what
+// a program beside it prints.
+type BuiltFor struct {
+	Program string
+	Args    []string
+	Read    func(text string) []string // nil where the text does not say
 }
 
-// MakesSense reports whether words make sense to a launcher of this dialect: options
-// that it has, all of them, and a program.
-func MakesSense(dialect string, words []string) bool {
-	app, known := Options(dialect, words)
-	if !known || app.Doubt != "" || len(app.Options) == 0 || app.Program >= app.To {
+// Hostfile is how a launcher takes a file of hosts.
+type Hostfile struct {
+	Option string // "" it takes none
+	Syntax hosts.Dialect
+}
+
+// Uneven is how a launcher inside an allocation is told of numbers of ranks that
+// differ between nodes.
+type Uneven struct {
+	ByHostfile bool     // it keeps to the slots of one
+	InTurn     []string // options for one rank each in turn, for numbers that differ by one
+}
+
+// Sequence is how ranks are put in an order: a file with a host's name for each.
+type Sequence struct {
+	Variable string   // which names the file; "" its hostfile option does
+	Options  []string // beside it
+	Of       string   // what it calls a rank
+}
+
+// SSHVariable is the variable that holds ssh's options for a launcher.
+type SSHVariable struct {
+	Name   string
+	Whole  bool     // the value is the whole command
+	Params []string // MCA parameters with which the user says it himself
+}
+
+// Forward is how a launcher hands variables on.
+type Forward struct {
+	Option  string   // "-x NAME", for each that does not go by itself
+	Auto    []string // beginnings of names that go by themselves
+	Star    bool     // "NAME*" names all that begin so
+	Strict  bool     // a name that is not set ends the start
+	Refuses string   // the variable beside which the option is refused
+
+	Set      string   // "-genv NAME VALUE", where only a part of the environment is sent
+	Narrows  []string // options that say so
+	NarrowBy string   // the variable that says so, unless it is "all"
+}
+
+// Export is the option, and the variable, that lists what reaches the ranks.
+type Export struct {
+	Option, Variable string
+}
+
+// MPIType is the option, and the variable, that says how tasks find each other.
+type MPIType struct {
+	Option, Variable string
+}
+
+// Refusal is what a launcher wants to be told before it does something.
+type Refusal struct {
+	Option    string
+	Variables []string // all of them
+}
+
+// Reads reports whether a dialect's command line is read, and so planned for.
+func (d *Dialect) Reads() bool { return d.grammar != nil }
+
+// StartsContainers reports whether it starts its ranks in containers itself.
+func (d *Dialect) StartsContainers() bool { return d.containers != nil }
+
+// Options reads words as the launcher's options, up to the first that is none.
+func (d *Dialect) Options(words []string) App {
+	g := d.grammar()
+	return g.split(g, words, 0)
+}
+
+// makesSense reports whether words make sense to it: options that it has, all of
+// them, and a program.
+func (d *Dialect) makesSense(words []string) bool {
+	g := d.grammar()
+	app := g.split(g, words, 0)
+	if app.Doubt != "" || len(app.Options) == 0 || app.Program >= app.To {
 		return false
 	}
-	g := grammarOf(dialect)
 	return !slices.ContainsFunc(app.Options, func(o Option) bool {
 		_, there := g.args[o.Name]
 		return !there
 	})
 }
 
-// ReadsCommandLine reports whether a dialect is one whose command line fabrun
-// plans for.
-func ReadsCommandLine(dialect string) bool {
-	for _, g := range grammars {
-		if g.dialect == dialect {
-			return true
-		}
-	}
-	return false
-}
-
-// mpiNames are the programs that must be asked for their version, because
-// every MPI installs one of that name.
-var mpiNames = []string{
-	"mpirun", "mpiexec", "orterun", "prterun", "oshrun", "shmemrun",
-	"mpirun.openmpi", "mpiexec.openmpi", "mpirun.mpich", "mpiexec.mpich", "mpiexec.hydra", "mpirun.hydra",
-}
-
-// otherLaunchers are known to start ranks, and their command lines are not read.
-var otherLaunchers = []string{
-	"mpirun_rsh", "mpiexec_mpt", "mpiexec.slurm", "deepspeed", "accelerate", "flux", "jsrun", "aprun", "ibrun", "prun", "charmrun", "ccmrun", "lrun", "colossalai",
-}
-
-// solvers are vendors' programs that start their ranks with an MPI of their
-// own. A name that ends in '*' is a beginning that a version follows.
-var solvers = []struct{ name, family string }{
-	{"fluent", "Ansys Fluent"},
-	{"cfx5solve", "Ansys CFX"},
-	{"ansys*", "Ansys Mechanical"},
-	{"mapdl", "Ansys Mechanical"},
-	{"lsdyna*", "LS-DYNA"},
-	{"ls-dyna*", "LS-DYNA"},
-	{"lsrun", "LS-DYNA"},
-	{"starccm+", "STAR-CCM+"},
-	{"abaqus", "Abaqus"},
-	{"abq*", "Abaqus"},
-	{"comsol", "COMSOL"},
-	{"nastran", "Nastran"},
-	{"optistruct", "Altair OptiStruct"},
-	{"radioss", "Altair Radioss"},
-	{"exaqsub", "PowerFLOW"},
-}
-
-// solverFamily is the vendor's program of that name; "" where it is none.
-func solverFamily(base string) string {
-	for _, s := range solvers {
-		stem, version := strings.CutSuffix(s.name, "*")
-		rest, ok := strings.CutPrefix(base, stem)
-		if ok && (rest == "" || version && strings.Trim(rest, "0123456789._-") == "") {
-			return s.family
+// MakesSenseTo is the launcher whose options words begin with, where somebody has
+// left out its name; "" none.
+func MakesSenseTo(words []string) string {
+	for _, d := range Dialects {
+		if d.usual != "" && d.makesSense(words) {
+			return d.usual
 		}
 	}
 	return ""
 }
 
-// startsRanks reports whether a command line begins with a launcher's name.
-func startsRanks(argv []string) bool {
-	base := path.Base(argv[0])
-	return slices.Contains(mpiNames, base) || slices.Contains([]string{"srun", "torchrun", "torchrun-script.py", "horovodrun"}, base) ||
-		strings.HasPrefix(base, "python") && torchModule(argv) > 0 || slices.Contains(otherLaunchers, base) || solverFamily(base) != ""
-}
-
-// daemons are what launchers start on the nodes of a job, through srun for
-// example: no ranks, and nothing to plan for.
-var daemons = []string{"orted", "prted", "hydra_pmi_proxy", "hydra_bstrap_proxy", "pmi_proxy", "mpispawn"}
-
-// StartsDaemon reports whether a launcher was itself started by a launcher, to
-// bring its daemons to the nodes: Open MPI's mpirun runs "srun … orted".
-func (c Command) StartsDaemon() bool {
-	words := c.Program()
-	return len(words) > 0 && slices.Contains(daemons, path.Base(words[0]))
-}
-
-// Launchers are the names that AsksVersion asks.
-func Launchers() []string { return append(slices.Clone(mpiNames), "srun") }
-
-// AsksVersion reports whether the launcher in a command line has to be asked
-// for its version before Identify can tell what it is.
-func AsksVersion(argv []string) bool {
-	if len(argv) == 0 {
-		return false
+// Named is the dialect of a record or a marker; nil where there is none.
+func Named(name string) *Dialect {
+	if i := slices.IndexFunc(Dialects, func(d *Dialect) bool { return d.Name == name }); i >= 0 {
+		return Dialects[i]
 	}
-	base := path.Base(argv[LauncherAt(argv)])
-	return slices.Contains(mpiNames, base) || base == "srun"
-}
-
-// Identify says which launcher a command line starts. versionText is what it
-// printed when asked for its version ("" when it was not asked or did not
-// answer), resolved is the file that the name leads to after all links ("" when
-// unknown). The forms of the text: launchers' sources as in grammars, and
-// horovod/runner/mpi_run.py for their order.
-func Identify(argv []string, versionText, resolved string) Launcher {
-	if len(argv) == 0 {
-		return Launcher{Dialect: Plain}
-	}
-	at := LauncherAt(argv)
-	l := identify(argv[at:], versionText, resolved)
-	if l.Words > 0 {
-		l.Words += at
-	}
-	return l
-}
-
-func identify(argv []string, versionText, resolved string) Launcher {
-	base := path.Base(argv[0])
-	switch {
-	case slices.Contains(mpiNames, base):
-		return identifyMPI(base, versionText, resolved)
-	case base == "srun":
-		return Launcher{Dialect: Srun, Family: "Slurm", Version: wordAfter(versionText, "slurm-wlm ", "slurm "), Words: 1}
-	case base == "torchrun" || base == "torchrun-script.py":
-		return Launcher{Dialect: Torchrun, Family: "PyTorch", Words: 1}
-	case base == "horovodrun":
-		return Launcher{Dialect: Horovodrun, Family: "Horovod", Words: 1}
-	case strings.HasPrefix(base, "python"):
-		if n := torchModule(argv); n > 0 {
-			return Launcher{Dialect: Torchrun, Family: "PyTorch", Words: n}
-		}
-	case slices.Contains(otherLaunchers, base):
-		return Launcher{Dialect: Unknown, Family: base, Words: 1, Note: "fabrun does not read the command line of " + base}
-	}
-	if family := solverFamily(base); family != "" {
-		return Launcher{Dialect: Unknown, Family: family, Words: 1, OwnMPI: true, Note: family + " starts its ranks with an MPI of its own, which fabrun does not see"}
-	}
-	return Launcher{Dialect: Plain}
-}
-
-func identifyMPI(base, text, resolved string) Launcher {
-	hpcx := strings.Contains(resolved, "hpcx") || strings.Contains(resolved, "/hpc-x") || strings.Contains(text, "HPC-X")
-	openmpi := func(version string) Launcher {
-		l := Launcher{Dialect: OpenMPI4, Family: "Open MPI", MPIKind: "openmpi", Version: version, Words: 1}
-		if hpcx {
-			l.Family = "HPC-X"
-		}
-		if major(version) >= 5 {
-			l.Dialect = OpenMPI5
-		}
-		return l
-	}
-	switch {
-	// 4.1 says "Open MPI" only under the name mpirun, and "OpenRTE" under any other.
-	case strings.Contains(text, "(Open MPI)"), strings.Contains(text, "(OpenRTE)"), strings.Contains(text, "Open MPI "):
-		return openmpi(wordAfter(text, "(Open MPI) ", "(OpenRTE) ", "Open MPI "))
-	case strings.Contains(text, "(PRRTE)"), strings.Contains(text, "(PRTE)"), strings.Contains(text, "prterun "):
-		l := openmpi("")
-		l.Dialect, l.Family = OpenMPI5, "PRRTE"
-		return l
-	case strings.Contains(text, "IBM Spectrum MPI"):
-		return Launcher{Dialect: Unknown, Family: "IBM Spectrum MPI", MPIKind: "openmpi", Words: 1, Note: "fabrun does not read the command line of IBM Spectrum MPI"}
-	case strings.Contains(text, "HYDRA build details"), strings.Contains(text, "MPICH"):
-		l := Launcher{Dialect: MPICH, Family: "MPICH", MPIKind: "mpich", Version: wordAfter(text, "Version:"), Words: 1}
-		if strings.Contains(strings.ToLower(text), "mvapich") {
-			l.Family, l.MPIKind = "MVAPICH", "mvapich"
-		}
-		return l
-	case strings.Contains(text, "Intel(R) MPI"):
-		return Launcher{Dialect: IntelMPI, Family: "Intel MPI", MPIKind: "intelmpi", Version: wordAfter(text, "Version "), Words: 1}
-	}
-	// No text, or none that is known: the file's name is the next best.
-	file := path.Base(resolved)
-	why := "it did not say its version; taken for what its file name says"
-	switch {
-	case strings.HasSuffix(base, ".openmpi"), file == "orterun", base == "orterun":
-		return withNote(openmpi("4"), why)
-	case file == "prterun", base == "prterun":
-		return withNote(openmpi("5"), why)
-	case strings.HasSuffix(base, ".mpich"), strings.HasSuffix(base, ".hydra"), file == "mpiexec.hydra":
-		return Launcher{Dialect: MPICH, Family: "MPICH", MPIKind: "mpich", Words: 1, Note: why}
-	}
-	return Launcher{Dialect: Unknown, Words: 1, Note: "it did not say which MPI it belongs to"}
-}
-
-// IdentifyFrom is Identify where the launcher cannot be asked, since the host
-// is a snapshot: the MPI that is installed there counts.
-func IdentifyFrom(argv []string, installed []topology.Software) Launcher {
-	l := Identify(argv, "", "")
-	if len(argv) == 0 || !slices.Contains(mpiNames, path.Base(argv[LauncherAt(argv)])) {
-		return l
-	}
-	l = identifyInstalled(l, installed)
-	l.Words = LauncherAt(argv) + 1
-	return l
-}
-
-func identifyInstalled(l Launcher, installed []topology.Software) Launcher {
-	var found []topology.Software
-	for _, s := range installed {
-		switch s.Kind {
-		case "openmpi", "hpcx", "mpich", "mvapich", "intelmpi":
-			if !slices.ContainsFunc(found, func(f topology.Software) bool { return f.Kind == s.Kind }) {
-				found = append(found, s)
-			}
-		}
-	}
-	switch {
-	case len(found) == 0 && l.Dialect != Unknown:
-		return l
-	case len(found) == 1:
-		s := found[0]
-		switch s.Kind {
-		case "mpich":
-			return Launcher{Dialect: MPICH, Family: "MPICH", MPIKind: "mpich", Version: s.Version, Words: 1}
-		case "mvapich":
-			return Launcher{Dialect: MPICH, Family: "MVAPICH", MPIKind: "mvapich", Version: s.Version, Words: 1}
-		case "intelmpi":
-			return Launcher{Dialect: IntelMPI, Family: "Intel MPI", MPIKind: "intelmpi", Version: s.Version, Words: 1}
-		}
-		o := Launcher{Dialect: OpenMPI4, Family: "Open MPI", MPIKind: "openmpi", Version: s.Version, Words: 1}
-		if s.Kind == "hpcx" {
-			o.Family, o.Version = "HPC-X", ""
-		}
-		if major(o.Version) >= 5 {
-			o.Dialect = OpenMPI5
-		}
-		return o
-	}
-	return Launcher{Dialect: OpenMPI4, Family: "Open MPI", MPIKind: "openmpi", Words: 1, Note: "which MPI it belongs to is not in the snapshot; read as Open MPI 4"}
-}
-
-func withNote(l Launcher, note string) Launcher {
-	l.Note, l.Version = note, ""
-	return l
-}
-
-// torchModule returns how many words "python … -m torch.distributed.run" takes
-// at the front of argv, or 0.
-func torchModule(argv []string) int {
-	for i := 1; i < len(argv); i++ {
-		switch w := argv[i]; {
-		case w == "-m":
-			if i+1 < len(argv) && (argv[i+1] == "torch.distributed.run" || argv[i+1] == "torch.distributed.launch") {
-				return i + 2
-			}
-			return 0
-		case w == "-W" || w == "-X" || w == "--check-hash-based-pycs":
-			i++
-		case w == "-c" || w == "-" || !strings.HasPrefix(w, "-"):
-			return 0
-		}
-	}
-	return 0
-}
-
-// wordAfter returns the first blank-separated word after the first of the
-// marks that occurs, without trailing punctuation.
-func wordAfter(text string, marks ...string) string {
-	for _, mark := range marks {
-		if _, rest, ok := strings.Cut(text, mark); ok {
-			if line, _, _ := strings.Cut(rest, "\n"); len(strings.Fields(line)) > 0 {
-				return strings.TrimRight(strings.Fields(line)[0], ",;.")
-			}
-		}
-	}
-	return ""
-}
-
-// major returns the number before the first dot; 0 when there is none.
-func major(version string) int {
-	n := 0
-	for i := 0; i < len(version) && version[i] >= '0' && version[i] <= '9' && n < 1e6; i++ {
-		n = n*10 + int(version[i]-'0')
-	}
-	return n
+	return nil
 }

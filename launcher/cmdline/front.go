@@ -191,7 +191,7 @@ func (f *Front) readEnv(words []string) (int, bool) {
 // which there is one kind.
 func launcherAt(argv []string) (int, Front) {
 	f := readFront(argv)
-	if f.Runner != "" && (f.At >= len(argv) || identify(argv[f.At:], "", "").Dialect != Torchrun) {
+	if f.Runner != "" && (f.At >= len(argv) || !identify(argv[f.At:], "", "").Dialect.PerNode) {
 		return 0, Front{}
 	}
 	if f.At == 0 || f.Clear || f.Doubt != "" || f.At >= len(argv) || !startsRanks(argv[f.At:]) {

@@ -1,9 +1,28 @@
 package cmdline
 
 import (
-	"maps"
 	"slices"
 	"strings"
+)
+
+// grammar is how the words between launcher and program are read.
+type grammar struct {
+	split  func(g *grammar, words []string, from int) App
+	args   map[string]int // canonical option name → number of values; optional marks one that only '=' gives
+	alias  map[string]string
+	short  map[byte]string   // one-letter options
+	dashed map[string]string // whole words with one dash, as typed → canonical option name
+	colon  bool              // a word ":" separates applications
+	// opaque options make the launcher take its applications from a file:
+	// nothing may be added beside them.
+	opaque []string
+}
+
+// optional is the arity of an option whose value is only ever joined to it;
+// perhaps of one that may take the next word, in a way that is not documented.
+const (
+	optional = -1
+	perhaps  = -2
 )
 
 // Option is one option of the launcher as it stands in the command line.
@@ -62,50 +81,6 @@ func table(flags, one, two string) map[string]int {
 		}
 	}
 	return m
-}
-
-const (
-	openmpiOne = `report-pid report-uri timeout hnp xml-file output-filename xterm stdin launch-agent preload-files app
-		c np n max-vm-size hostfile machinefile default-hostfile ompi-server cf cartofile rf rankfile x H host
-		cpus-per-proc cpus-per-rank npernode N npersocket map-by rank-by bind-to cpu-list ppr cpu-set wdir wd path
-		debugger prefix report-events max-restarts personality am tune`
-	openmpiFlags = `V version v verbose q quiet report-state-on-timeout get-stack-traces report-child-jobs-separately xml
-		tag-output timestamp-output merge-stderr-to-stdout index-argv-by-rank s preload-binary do-not-resolve display-map
-		display-devel-map display-topo display-diffable-map nolocal nooversubscribe oversubscribe bycore bynode byslot
-		pernode use-hwthread-cpus bind-to-core bind-to-socket report-bindings display-allocation
-		display-devel-allocation set-cwd-to-session-dir tv debug output-proctable d debug-devel debug-daemons
-		debug-daemons-file leave-session-attached do-not-launch noprefix show-progress use-regexp enable-recovery
-		disable-recovery continuous novm allow-run-as-root dvm fwd-mpirun-port enable-instant-on-support h help`
-)
-
-// openmpiAlias maps spellings to the one name that the rest of the package asks for.
-var openmpiAlias = map[string]string{
-	"n": "np", "c": "np", "machinefile": "hostfile", "H": "host", "wd": "wdir", "rf": "rankfile", "cf": "cartofile",
-	"cpus-per-rank": "cpus-per-proc", "V": "version", "v": "verbose", "q": "quiet", "s": "preload-binary", "h": "help", "d": "debug-devel",
-}
-
-func openmpi4Grammar() *grammar {
-	return &grammar{
-		split: splitOpenMPI4, colon: true, opaque: []string{"app"},
-		args: table(openmpiFlags, openmpiOne, "mca gmca"), alias: openmpiAlias,
-	}
-}
-
-func openmpi5Grammar() *grammar {
-	args := table(openmpiFlags, openmpiOne, "mca gmca omca gomca prtemca pmixmca gpmixmca gprtemca prepend-envar append-envar")
-	maps.Copy(args, table("soft p parsable parseable do-not-connect keepalive-off no-ready-msg",
-		`dvm display-topo output display runtime-options tmpdir forward-signals pset spawn-timeout unset-envar
-		memory-alloc-kinds gpu-support app-pmix-prefix initial-errhandler with-ft arch file stream-buffering
-		output-directory amca exec-agent add-hostfile add-host rtos map-by-list launcher-hostfile dvm-uri max-threads`, ""))
-	args["fwd-environment"], args["output-proctable"], args["help"], args["h"] = optional, optional, optional, optional
-	// 5.x has no -d, -q, -rf, -tv.
-	for _, gone := range []string{"d", "q", "rf", "tv"} {
-		delete(args, gone)
-	}
-	return &grammar{
-		split: splitOpenMPI5, colon: true, opaque: []string{"app"},
-		args: args, alias: openmpiAlias,
-	}
 }
 
 // splitOpenMPI4 reads left to right: a word with two dashes is a long name, a
@@ -211,47 +186,6 @@ func unique(args map[string]int, name string) string {
 	return found
 }
 
-const (
-	hydraFlags = `genvnone genvall envnone envall profile prepend-rank l enable-x disable-x debug v verbose
-		disable-auto-cleanup enable-auto-cleanup disable-hostname-propagation enable-hostname-propagation hybrid-hosts
-		info version pmi-port print-all-exitcodes skip-launch-node report-bindings h help`
-	hydraOne = `genvlist envlist f hostfile machinefile machine machines machinelist host hosts hostlist rankmap ppn
-		output-from prepend-pattern outfile-pattern outfile errfile-pattern errfile wdir configfile n np
-		memory-alloc-kinds launcher bootstrap launcher-exec bootstrap-exec rmk topolib bind-to binding map-by membind
-		demux g gpus-per-proc gpu-subdevs-per-proc iface localhost nameserver order-nodes usize`
-)
-
-var hydraAlias = map[string]string{
-	"n": "np", "f": "hostfile", "machinefile": "hostfile", "machine": "hosts", "machines": "hosts", "machinelist": "hosts",
-	"hostlist": "hosts", "binding": "bind-to", "bootstrap": "launcher", "bootstrap-exec": "launcher-exec", "l": "prepend-rank",
-	"v": "verbose", "h": "help", "g": "gpus-per-proc",
-}
-
-func mpichGrammar() *grammar {
-	return &grammar{
-		split: splitHydra, colon: true, opaque: []string{"configfile"},
-		args: table(hydraFlags, hydraOne, "genv env"), alias: hydraAlias,
-	}
-}
-
-// intelGrammar is Hydra's with what Intel adds and says otherwise. Sources: its
-// manual page mpiexec.hydra(1) and the developer reference 2021.15; the program
-// itself was not at hand.
-func intelGrammar() *grammar {
-	args := table(hydraFlags, hydraOne, "genv env")
-	maps.Copy(args, table(`rr trace-imbalance mps aps pmi-aggregate pmi-noaggregate tv gdb gdb-ia nolocal ilp64 noconf
-		ordered-output cleanup V print-rank-map prefork silent-abort
-		rdma RDMA dapl DAPL ib IB tmi TMI mx MX psm PSM psm2 PSM2 ofi OFI`,
-		`perhost grr genvexcl envexcl pmi-connect branch-count tva gdba s path tmpdir use-app-topology bootstrap-exec-args
-		gpath gwdir gumask umask gtool gtoolfile hostos hosts-group`, ""))
-	for _, name := range []string{"tune", "trace", "t", "trace-pt2pt", "trace-collectives", "check-mpi", "check_mpi"} {
-		args[name] = perhaps
-	}
-	alias := maps.Clone(hydraAlias)
-	alias["perhost"], alias["grr"], alias["machine"], alias["gwdir"] = "ppn", "ppn", "hostfile", "wdir"
-	return &grammar{split: splitHydra, colon: true, opaque: []string{"configfile"}, args: args, alias: alias}
-}
-
 // splitHydra strips all leading dashes, ignores case, and takes "NAME=VALUE"
 // after genv and env as one word. A bare "--" is an error to Hydra.
 func splitHydra(g *grammar, words []string, from int) App {
@@ -290,41 +224,6 @@ func splitHydra(g *grammar, words []string, from int) App {
 		}
 	}
 	return c
-}
-
-func srunGrammar() *grammar {
-	args := table(`async consolidate-segments contiguous debugger-test disable-status exact help hold interactive label
-		multi-prog no-allocate overcommit oversubscribe parsable preserve-env quiet quit-on-interrupt reboot spread-job
-		spread-segments stepmgr test-only unbuffered usage use-min-nodes verbose version wait-for-children whole
-		container-mount-home no-container-mount-home container-remap-root no-container-remap-root container-entrypoint
-		no-container-entrypoint container-writable container-readonly container-entrypoint-log`,
-		`account accel-bind acctg-freq array batch bb bbf begin burst-buffer cluster-constraint clusters chdir comment
-		compress-level constraint container container-id core-spec cores-per-socket cpu-bind cpu-freq cpus-per-gpu
-		cpus-per-task cpus-per-tres-task deadline delay-boot dependency distribution epilog error exclude export
-		export-file extra extra-node-info gid gpu-bind gpu-freq gpus gpus-per-node gpus-per-socket gpus-per-task gres
-		gres-flags het-group hint input jobid job-name licenses mail-type mail-user max-exit-timeout mcs-label mem
-		mem-bind mem-per-cpu mem-per-gpu mem-per-task mincpus mpi msg-timeout network nodefile nodelist nodes ntasks
-		ntasks-per-core ntasks-per-gpu ntasks-per-node ntasks-per-socket ntasks-per-tres open-mode output partition
-		power prefer priority profile prolog qos relative reservation segment signal slurmd-debug
-		sockets-per-node switches task-epilog task-prolog thread-spec threads threads-per-core time time-min tmp
-		tree-width tres-bind tres-per-job tres-per-node tres-per-socket tres-per-task uid wait wckey
-		container-image container-mounts container-workdir container-name container-save container-env`, "")
-	for _, name := range strings.Fields("bcast compress exclusive external-launcher immediate kill-on-bad-exit nice no-kill oom-kill-step overlap propagate pty resv-ports send-libs x11") {
-		args[name] = optional
-	}
-	return &grammar{
-		split: splitGetopt, colon: true, args: args, opaque: []string{"multi-prog"},
-		alias: map[string]string{"nodefile": "nodefile"},
-		short: map[byte]string{
-			'A': "account", 'b': "begin", 'B': "extra-node-info", 'c': "cpus-per-task", 'C': "constraint", 'd': "dependency",
-			'D': "chdir", 'e': "error", 'E': "preserve-env", 'F': "nodefile", 'G': "gpus", 'h': "help", 'H': "hold", 'i': "input",
-			'I': "immediate", 'J': "job-name", 'k': "no-kill", 'K': "kill-on-bad-exit", 'l': "label", 'L': "licenses",
-			'm': "distribution", 'M': "clusters", 'n': "ntasks", 'N': "nodes", 'o': "output", 'O': "overcommit", 'p': "partition",
-			'q': "qos", 'Q': "quiet", 'r': "relative", 's': "oversubscribe", 'S': "core-spec", 't': "time", 'T': "threads",
-			'u': "unbuffered", 'v': "verbose", 'V': "version", 'w': "nodelist", 'W': "wait", 'x': "exclude", 'X': "disable-status",
-			'Z': "no-allocate",
-		},
-	}
 }
 
 // splitGetopt is getopt_long with a leading '+': parsing stops at the first
@@ -392,39 +291,6 @@ func (c *App) letters(g *grammar, words []string, i int, word string) int {
 		}
 	}
 	return i
-}
-
-func torchrunGrammar() *grammar {
-	return &grammar{
-		split: splitArgparse,
-		args: table(`standalone module no-python run-path help use-env virtual-local-rank no-virtual-local-rank`,
-			`nnodes nproc-per-node rdzv-backend rdzv-endpoint rdzv-id rdzv-conf max-restarts monitor-interval
-			start-method event-log-handler role log-dir redirects tee local-ranks-filter node-rank master-addr
-			master-port local-addr logs-specs numa-binding signals-to-handle duplicate-stdout-filters
-			duplicate-stderr-filters shutdown-timeout`, ""),
-		short: map[byte]string{'m': "module", 'r': "redirects", 't': "tee", 'h': "help"},
-	}
-}
-
-// horovodGrammar is horovod/runner/launch.py; the program itself was not at hand.
-func horovodGrammar() *grammar {
-	return &grammar{
-		split: splitArgparse,
-		args: table(`version check-build disable-cache verbose hierarchical-allreduce no-hierarchical-allreduce
-			hierarchical-allgather no-hierarchical-allgather autotune no-autotune timeline-mark-cycles
-			no-timeline-mark-cycles no-stall-check stall-check mpi-threads-disable no-mpi-threads-disable tcp
-			log-with-timestamp log-without-timestamp log-hide-timestamp no-log-hide-timestamp
-			prefix-output-with-timestamp gloo mpi jsrun help`,
-			`num-proc start-timeout network-interfaces network-interface output-filename config-file ssh-port
-			ssh-identity-file fusion-threshold-mb cycle-time-ms cache-capacity autotune-log-file
-			autotune-warmup-samples autotune-steps-per-sample autotune-bayes-opt-max-samples
-			autotune-gaussian-process-noise min-np min-num-proc max-np max-num-proc slots-per-host elastic-timeout
-			reset-limit timeline-filename stall-check-warning-time-seconds stall-check-shutdown-time-seconds mpi-args
-			binding-args num-nccl-streams thread-affinity gloo-timeout-seconds log-level hosts hostfile
-			host-discovery-script`, "blacklist-cooldown-range"),
-		short:  map[byte]string{'v': "version", 'H': "hosts", 'p': "ssh-port", 'i': "ssh-identity-file", 'h': "help"},
-		dashed: map[string]string{"-np": "num-proc", "-cb": "check-build", "-hostfile": "hostfile", "-prefix-timestamp": "prefix-output-with-timestamp"},
-	}
 }
 
 // splitArgparse is Python's argparse with a positional and the rest: dashed and

@@ -39,6 +39,12 @@ func ParseMarker(env []string) Marker {
 	return m
 }
 
+// Planned reports whether the outer fabrun has planned a launcher's job.
+func (m Marker) Planned() bool {
+	d := Named(m.Dialect)
+	return d != nil && d.Reads()
+}
+
 // String is the variable's value.
 func (m Marker) String() string {
 	var b strings.Builder
@@ -93,7 +99,13 @@ const ShimName = "FABRUN_SHIM"
 
 // ShimNames are the launchers that scripts call by name.
 func ShimNames() []string {
-	return []string{"mpirun", "mpiexec", "orterun", "mpirun.openmpi", "mpiexec.openmpi", "mpirun.mpich", "mpiexec.mpich", "mpiexec.hydra", "srun", "torchrun"}
+	out := []string{"mpirun", "mpiexec", "orterun", "mpirun.openmpi", "mpiexec.openmpi", "mpirun.mpich", "mpiexec.mpich", "mpiexec.hydra"}
+	for _, d := range Dialects {
+		if d.scripted {
+			out = append(out, d.programs[0])
+		}
+	}
+	return out
 }
 
 // ShimValue is what ParseShim reads.

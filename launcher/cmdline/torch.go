@@ -15,7 +15,7 @@ var torchOwn = []string{"standalone", "node-rank", "master-addr", "master-port",
 // why says what stands against it; "" when nothing does, or when it is not
 // about torchrun at all.
 func (c Command) TorchSpread(env []string, n int) (spread bool, why string) {
-	if c.Launcher.Dialect != Torchrun || n < 2 || len(c.Apps) == 0 {
+	if n < 2 || len(c.Apps) == 0 || !c.Launcher.Dialect.PerNode {
 		return false, ""
 	}
 	ctx := c.Apps[0]
@@ -48,7 +48,7 @@ func (c Command) TorchSpread(env []string, n int) (spread bool, why string) {
 // TorchNodes is on how many nodes torchrun expects to be started, at least; 0 where it
 // does not say, or is another launcher.
 func (c Command) TorchNodes(env []string) int {
-	if c.Launcher.Dialect != Torchrun || len(c.Apps) == 0 {
+	if len(c.Apps) == 0 || !c.Launcher.Dialect.PerNode {
 		return 0
 	}
 	least, _, _ := strings.Cut(c.torchNodes(env), ":")
@@ -62,7 +62,7 @@ func (c Command) TorchNodes(env []string) int {
 // TorchNodesMost is on how many nodes torchrun may be started, at most; 0 where it
 // is another launcher, or what it says is no number.
 func (c Command) TorchNodesMost(env []string) int {
-	if c.Launcher.Dialect != Torchrun || len(c.Apps) == 0 {
+	if len(c.Apps) == 0 || !c.Launcher.Dialect.PerNode {
 		return 0
 	}
 	said := c.torchNodes(env)

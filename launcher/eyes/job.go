@@ -13,7 +13,6 @@ import (
 
 	"fabrun/envgen"
 	"fabrun/launcher"
-	"fabrun/launcher/cmdline"
 	"fabrun/launcher/exit"
 	"fabrun/launcher/plan"
 	"fabrun/launcher/report"
@@ -102,7 +101,7 @@ func WatchJob(cfg JobConfig, spec *launcher.Spec) (*Job, error) {
 		Known: watch.Known{OneNode: w.nodes == 1, RDMA: p.RDMA, Env: set, Promise: promiseOf(p)},
 	}
 	w.traffic.ncclTells = strings.EqualFold(ranks["NCCL_DEBUG"], "INFO") || strings.EqualFold(ranks["NCCL_DEBUG"], "TRACE")
-	if p.Dialect != cmdline.Plain && (len(p.Hosts.Hosts) > 1 || cfg.Record != "") {
+	if !p.Dialect.Alone && (len(p.Hosts.Hosts) > 1 || cfg.Record != "") {
 		w.traffic.peers = hostAddresses(p)
 		// A login node or launcher pod is none of the job's hosts: what it has and
 		// moves says nothing.

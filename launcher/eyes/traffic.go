@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"fabrun/launcher/cmdline"
 	"fabrun/launcher/look"
 	"fabrun/launcher/plan"
 	"fabrun/launcher/watch"
@@ -175,7 +174,7 @@ func (w *Job) judge() {
 		peers[a] = true
 	}
 	job := watch.CounterJob{Hosts: w.hostNames(), CouldRDMA: could, WantsTCP: w.asked != ""}
-	job.GlooOnly = !could && w.cfg.Plan.Dialect == cmdline.Torchrun && w.traffic.ncclTells
+	job.GlooOnly = !could && w.cfg.Plan.Dialect.NoMPI && w.traffic.ncclTells
 	job.Unseen = w.unseen(seen)
 	var hosts []watch.HostTraffic
 	without := 0
@@ -240,7 +239,7 @@ func (w *Job) hostNames() []string {
 // couldRDMA reports whether the job's library knows RDMA: MPI does; torch's
 // Gloo does not, and only a log of NCCL tells them apart.
 func (w *Job) couldRDMA() bool {
-	if w.cfg.Plan.Dialect != cmdline.Torchrun && w.cfg.Plan.Dialect != cmdline.Plain {
+	if !w.cfg.Plan.Dialect.NoMPI && !w.cfg.Plan.Dialect.Alone {
 		return true
 	}
 	w.mu.Lock()

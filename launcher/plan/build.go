@@ -179,7 +179,7 @@ func (b *builder) variables() {
 		}
 		return
 	}
-	if b.Command.Launcher.Dialect == cmdline.Plain {
+	if b.plan.Dialect.Alone {
 		// One process, here; a launcher that it starts is planned for by itself.
 		return
 	}
@@ -200,7 +200,7 @@ func (b *builder) variables() {
 // launcher: another MPI than Open MPI reads no MCA parameters.
 func (b *builder) serves(v envgen.Var) bool {
 	l := b.Command.Launcher
-	return !strings.HasPrefix(v.Name, "OMPI_MCA_") || l.MPIKind == "openmpi" || l.MPIKind == "" && l.Dialect != cmdline.Torchrun && !l.OwnMPI
+	return !strings.HasPrefix(v.Name, "OMPI_MCA_") || l.MPIKind == "openmpi" || l.MPIKind == "" && !l.Dialect.NoMPI && !l.OwnMPI
 }
 
 // ranks is how many ranks the job has: the user's number, else the case's.
@@ -211,26 +211,17 @@ func (b *builder) ranks() *int { return cmp.Or(b.Command.Ranks(), b.NP) }
 func (b *builder) workload() {
 	c := b.Command
 	if b.NP != nil && c.TakesNP() {
-		option := "-np"
-		if c.Launcher.Dialect == cmdline.MPICH || c.Launcher.Dialect == cmdline.IntelMPI {
-			option = "-n"
-		}
-		b.option(c.Launcher.Words, "the parts that the case is decomposed in", option, fmt.Sprint(*b.NP))
+		b.option(c.Launcher.Words, "the parts that the case is decomposed in", c.Launcher.Dialect.NP, fmt.Sprint(*b.NP))
 	}
-	if b.Workload == nil || c.Launcher.MPIKind == "" || !cmdline.ReadsCommandLine(c.Launcher.Dialect) || len(c.Apps) == 0 || c.Opaque != "" {
+	if b.Workload == nil || c.Launcher.MPIKind == "" || !c.Launcher.Dialect.Reads() || len(c.Apps) == 0 || c.Opaque != "" {
 		return
 	}
 	why := "workload " + b.Workload.Name
-	if b.Workload.Binding == "core" && c.UserMaps(b.Env) == "" {
-		switch c.Launcher.Dialect {
-		case cmdline.OpenMPI4, cmdline.OpenMPI5:
-			b.option(c.Launcher.Words, why+": a core for each rank", "--bind-to", "core")
-		case cmdline.MPICH:
-			b.option(c.Launcher.Words, why+": a core for each rank", "-bind-to", "core")
-		}
+	if b.Workload.Binding == "core" && c.UserMaps(b.Env) == "" && c.Launcher.Dialect.BindCore != nil {
+		b.option(c.Launcher.Words, why+": a core for each rank", c.Launcher.Dialect.BindCore...)
 	}
 	words := append(slices.Clone(b.Workload.MPIOptions), "PROGRAM")
-	read, _ := cmdline.Options(c.Launcher.Dialect, words)
+	read := c.Launcher.Dialect.Options(words)
 	if read.Doubt != "" || read.Program != len(words)-1 {
 		b.find(finding.Finding{
 			ID: "workload.mpi-options", Severity: finding.Warning, Subject: strings.Join(b.Workload.MPIOptions, " "),
@@ -265,10 +256,10 @@ func (b *builder) hostfile() {
 			})
 		}
 		return
-	case !b.HostsGiven, b.Command.Opaque != "" && l.Dialect == cmdline.Srun:
+	case !b.HostsGiven, b.Command.Opaque != "" && l.Dialect.HostOption != "":
 		return
 	}
-	if l.Dialect == cmdline.Srun && len(b.Command.Apps) > 1 {
+	if l.Dialect.HostOption != "" && len(b.Command.Apps) > 1 {
 		b.find(finding.Finding{
 			ID: "srun.components", Severity: finding.Warning, Subject: "--hosts", Seen: "several components, and one list of hosts", Wanted: "hosts for each component",
 			Why: "each component has nodes of its own", Hint: "srun -w LIST … : -w LIST …, instead of --hosts",
@@ -289,20 +280,12 @@ func (b *builder) tellHosts(why string) {
 	if len(place.Hosts) == 0 {
 		place = b.Hosts
 	}
-	option, syntax := "--hostfile", hosts.OpenMPI
-	switch l.Dialect {
-	case cmdline.OpenMPI4, cmdline.OpenMPI5:
-	case cmdline.MPICH:
-		option, syntax = "-f", hosts.MPICH
-	case cmdline.IntelMPI:
-		// With -hostfile a host counts once; -machinefile carries host:n.
-		option, syntax = "-machinefile", hosts.Intel
-	case cmdline.Horovodrun:
-		syntax = hosts.Horovod
-	case cmdline.Srun:
-		b.option(l.Words, why, "--nodelist="+hosts.Compress(place.Names()))
+	option, syntax := l.Dialect.Hostfile.Option, l.Dialect.Hostfile.Syntax
+	switch {
+	case l.Dialect.HostOption != "":
+		b.option(l.Words, why, l.Dialect.HostOption+hosts.Compress(place.Names()))
 		return
-	default:
+	case option == "":
 		return
 	}
 	text, err := hosts.Format(place, syntax)
@@ -343,29 +326,17 @@ func (b *builder) ssh() {
 			return
 		}
 	}
-	v := envgen.Var{
-		Scope: envgen.JobScope, Origin: envgen.FromPlan, Rule: "launcher.ssh",
-		Why: "the launcher reaches the hosts the way fabrun did",
-	}
-	switch b.Command.Launcher.Dialect {
-	case cmdline.OpenMPI4:
-		if b.userMCA("plm_rsh_agent", "plm_rsh_args") {
-			return
-		}
-		v.Name, v.Value = "OMPI_MCA_plm_rsh_agent", strings.Join(append([]string{"ssh"}, args...), " ")
-	case cmdline.OpenMPI5:
-		if b.userMCA("plm_ssh_agent", "plm_rsh_agent", "plm_ssh_args", "plm_rsh_args") {
-			return
-		}
-		v.Name, v.Value = "PRTE_MCA_plm_ssh_agent", strings.Join(append([]string{"ssh"}, args...), " ")
-	case cmdline.MPICH:
-		v.Name, v.Value = "HYDRA_LAUNCHER_EXTRA_ARGS", strings.Join(args, " ")
-	case cmdline.IntelMPI:
-		v.Name, v.Value = "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS", strings.Join(args, " ")
-	default:
+	by := b.plan.Dialect.SSH
+	if by == nil || b.userMCA(by.Params...) {
 		return
 	}
-	b.set(v)
+	if by.Whole {
+		args = append([]string{"ssh"}, args...)
+	}
+	b.set(envgen.Var{
+		Name: by.Name, Value: strings.Join(args, " "), Scope: envgen.JobScope, Origin: envgen.FromPlan, Rule: "launcher.ssh",
+		Why: "the launcher reaches the hosts the way fabrun did",
+	})
 }
 
 func (s SSH) words() []string {
@@ -492,8 +463,9 @@ func (b *builder) ownNames() []string {
 
 // launcherOnly are variables that the launcher itself reads and no rank needs.
 func launcherOnly(name string) bool {
-	return strings.HasPrefix(name, "OMPI_MCA_plm_") || strings.HasPrefix(name, "OMPI_MCA_orte_") || strings.HasPrefix(name, "PRTE_MCA_") || strings.HasPrefix(name, "HYDRA_") ||
-		strings.HasPrefix(name, "I_MPI_HYDRA_") || name == cmdline.MarkerName
+	return name == cmdline.MarkerName || slices.ContainsFunc(cmdline.Dialects, func(d *cmdline.Dialect) bool {
+		return slices.ContainsFunc(d.Own, func(stem string) bool { return strings.HasPrefix(name, stem) })
+	})
 }
 
 // rankWrapper puts fabrun rank in front of every program where values differ
@@ -513,7 +485,7 @@ func (b *builder) rankWrapper() {
 		}
 	}
 	t.Twins = b.twins
-	if b.Command.Launcher.Dialect == cmdline.Plain {
+	if b.plan.Dialect.Alone {
 		return
 	}
 	if !b.Result.RDMA && !t.Bind {
@@ -525,7 +497,7 @@ func (b *builder) rankWrapper() {
 		}
 		return
 	}
-	dialect := b.Command.Launcher.Dialect
+	dialect := b.plan.Dialect
 	switch {
 	case b.Self == "":
 		b.cannotRank("fabrun itself is not found on the job's nodes")
@@ -536,13 +508,13 @@ func (b *builder) rankWrapper() {
 	case len(b.Command.Doubts()) > 0:
 		b.cannotRank(b.Command.Doubts()[0] + ", so where the program begins is not certain")
 		return
-	case dialect == cmdline.Horovodrun && b.Command.Apps[0].Last("host-discovery-script") != nil:
+	case dialect.Elastic != "" && b.Command.Apps[0].Last(dialect.Elastic) != nil:
 		b.cannotRank("the hosts of an elastic job come and go")
 		return
-	case dialect == cmdline.Unknown:
+	case !dialect.Reads():
 		b.cannotRank("the place of the program in this command line is not known to fabrun")
 		return
-	case dialect == cmdline.Srun && b.Command.Container() != "":
+	case dialect.StartsContainers() && b.Command.Container() != "":
 		b.cannotRank("fabrun is not inside the container image")
 		return
 	}
@@ -560,7 +532,7 @@ func (b *builder) rankWrapper() {
 		if ctx.Program >= ctx.To {
 			continue
 		}
-		if dialect == cmdline.Torchrun {
+		if dialect.NoPython != "" {
 			if !b.torchProgram(ctx, why, words) {
 				return
 			}
@@ -595,7 +567,7 @@ func (b *builder) torchProgram(ctx cmdline.App, why string, words []string) bool
 		return false
 	}
 	if !noPython {
-		b.option(b.Command.Launcher.Words, why, "--no_python") // PyTorch before 2.0 has no dashed spelling
+		b.option(b.Command.Launcher.Words, why, b.plan.Dialect.NoPython)
 		script := path.Base(b.Command.Argv[ctx.Program])
 		// The report of a failure names what torchrun has started
 		// (torch/distributed/launcher/api.py, _get_entrypoint_name).
@@ -657,40 +629,41 @@ func (b *builder) cannotRank(why string) {
 
 // checkForwarding finds out whether the launcher hands the environment on.
 func (b *builder) checkForwarding() {
-	l := b.Command.Launcher
+	by := b.plan.Dialect.Export
+	if by == nil {
+		return
+	}
 	for _, ctx := range b.Command.Apps {
-		switch l.Dialect {
-		case cmdline.Srun:
-			o := ctx.Last("export")
-			value, where := cmdline.Value(b.Env, "SLURM_EXPORT_ENV"), "SLURM_EXPORT_ENV"
-			if o != nil && len(o.Values) == 1 {
-				value, where = o.Values[0], "--export"
-			}
-			if value == "" {
+		value, where := cmdline.Value(b.Env, by.Variable), by.Variable
+		if o := ctx.Last(by.Option); o != nil && len(o.Values) == 1 {
+			value, where = o.Values[0], "--"+by.Option
+		}
+		if value == "" {
+			continue
+		}
+		items := cmdline.SplitExport(value)
+		for _, item := range items {
+			if item == "ALL" || item == "NONE" || item == "NIL" || item == "" || strings.Contains(item, "=") || !strings.Contains(value, "=") {
 				continue
 			}
-			items := cmdline.SplitExport(value)
-			for _, item := range items {
-				if item != "ALL" && item != "NONE" && item != "NIL" && item != "" && !strings.Contains(item, "=") && strings.Contains(value, "=") {
-					if _, ok := cmdline.Lookup(b.Env, item); !ok {
-						b.find(finding.Finding{
-							ID: "srun.export-comma", Severity: finding.Warning, Subject: where,
-							Seen: where + "=" + value + ": " + item + " is no variable of this environment", Wanted: "a value with commas in single quotes inside the list",
-							Why: "srun splits the list at every comma, so the value before it is cut short", Hint: "export the variable instead and use --export=ALL",
-						})
-					}
-				}
-			}
-			if !slices.Contains(items, "ALL") {
-				if b.byArgv = true; b.Self == "" {
-					continue // rankWrapper says what is lost
-				}
+			if _, ok := cmdline.Lookup(b.Env, item); !ok {
 				b.find(finding.Finding{
-					ID: "srun.export", Severity: finding.Note, Subject: where, Seen: where + "=" + value, Wanted: "ALL in the list",
-					Why: "srun drops every variable that is not listed", Hint: "fabrun's own variables travel with 'fabrun rank' instead",
+					ID: "srun.export-comma", Severity: finding.Warning, Subject: where,
+					Seen: where + "=" + value + ": " + item + " is no variable of this environment", Wanted: "a value with commas in single quotes inside the list",
+					Why: "srun splits the list at every comma, so the value before it is cut short", Hint: "export the variable instead and use --export=ALL",
 				})
 			}
 		}
+		if slices.Contains(items, "ALL") {
+			continue
+		}
+		if b.byArgv = true; b.Self == "" {
+			continue // rankWrapper says what is lost
+		}
+		b.find(finding.Finding{
+			ID: "srun.export", Severity: finding.Note, Subject: where, Seen: where + "=" + value, Wanted: "ALL in the list",
+			Why: "srun drops every variable that is not listed", Hint: "fabrun's own variables travel with 'fabrun rank' instead",
+		})
 	}
 }
 
@@ -701,15 +674,12 @@ var forwardNames = []string{"LD_LIBRARY_PATH", "OMP_NUM_THREADS", "OMP_PLACES", 
 // forwarding makes every variable that fabrun or the user needs reach the
 // ranks on the other hosts.
 func (b *builder) forwarding() {
-	l := b.Command.Launcher
-	if b.Local {
-		return
-	}
-	switch l.Dialect {
-	case cmdline.OpenMPI4, cmdline.OpenMPI5:
-		b.forwardOpenMPI()
-	case cmdline.MPICH, cmdline.IntelMPI:
-		b.forwardHydra()
+	switch by := b.plan.Dialect.Forward; {
+	case b.Local || by == nil:
+	case by.Option != "":
+		b.forwardNamed(by)
+	default:
+		b.forwardNarrowed(by)
 	}
 }
 
@@ -745,9 +715,9 @@ func (b *builder) wanted() []string {
 	return out
 }
 
-// forwardOpenMPI adds -x NAME to every application for what does not begin
-// with OMPI_ or PMIX_, which mpirun forwards by itself (schizo_ompi.c).
-func (b *builder) forwardOpenMPI() {
+// forwardNamed names to the launcher, for every application, each variable that
+// does not go by itself.
+func (b *builder) forwardNamed(by *cmdline.Forward) {
 	if b.Command.Opaque != "" {
 		b.find(finding.Finding{
 			ID: "launcher.opaque", Severity: finding.Warning, Subject: b.Command.Opaque,
@@ -757,45 +727,43 @@ func (b *builder) forwardOpenMPI() {
 		})
 		return
 	}
-	if list, ok := cmdline.Lookup(b.Env, "OMPI_MCA_mca_base_env_list"); ok && list != "" {
+	if cmdline.Value(b.Env, by.Refuses) != "" {
 		b.find(finding.Finding{
-			ID: "openmpi.env-list", Severity: finding.Warning, Subject: "OMPI_MCA_mca_base_env_list",
+			ID: "openmpi.env-list", Severity: finding.Warning, Subject: by.Refuses,
 			Seen: "mca_base_env_list is set", Wanted: "-x on the command line",
-			Why: "mpirun refuses -x beside it, so fabrun's variables do not reach other hosts", Hint: "unset OMPI_MCA_mca_base_env_list",
+			Why: "mpirun refuses -x beside it, so fabrun's variables do not reach other hosts", Hint: "unset " + by.Refuses,
 		})
 		return
 	}
 	for _, ctx := range b.Command.Apps {
 		given := map[string]bool{}
 		patterns := []string{}
-		for _, o := range ctx.All("x") {
+		for _, o := range ctx.All(strings.TrimLeft(by.Option, "-")) {
 			for _, v := range o.Values {
 				name, _, set := strings.Cut(v, "=")
 				given[name] = true
 				if strings.HasSuffix(name, "*") {
 					patterns = append(patterns, strings.TrimSuffix(name, "*"))
 				}
-				b.checkX(name, set)
+				b.checkX(by, name, set)
 			}
 		}
 		for _, name := range b.wanted() {
-			if given[name] || strings.HasPrefix(name, "OMPI_") || strings.HasPrefix(name, "PMIX_") {
+			begins := func(stem string) bool { return strings.HasPrefix(name, stem) }
+			if given[name] || slices.ContainsFunc(by.Auto, begins) || by.Star && slices.ContainsFunc(patterns, begins) {
 				continue
 			}
-			if b.Command.Launcher.Dialect == cmdline.OpenMPI5 && slices.ContainsFunc(patterns, func(p string) bool { return strings.HasPrefix(name, p) }) {
-				continue
-			}
-			b.option(max(ctx.From, b.Command.Launcher.Words), "ranks on other hosts get only what is forwarded", "-x", name)
+			b.option(max(ctx.From, b.Command.Launcher.Words), "ranks on other hosts get only what is forwarded", by.Option, name)
 		}
 	}
 }
 
 // checkX judges a user's -x NAME as mpirun will.
-func (b *builder) checkX(name string, set bool) {
+func (b *builder) checkX(by *cmdline.Forward, name string, set bool) {
 	star := strings.HasSuffix(name, "*")
 	_, there := cmdline.Lookup(b.Env, name)
 	switch {
-	case star && b.Command.Launcher.Dialect == cmdline.OpenMPI4:
+	case star && !by.Star:
 		b.find(finding.Finding{
 			ID: "openmpi.x-star", Severity: finding.Warning, Subject: "-x " + name,
 			Seen: "-x " + name + " under Open MPI 4", Wanted: "full names",
@@ -803,7 +771,7 @@ func (b *builder) checkX(name string, set bool) {
 		})
 	case !set && !star && !there && !slices.ContainsFunc(b.plan.Env, func(v envgen.Var) bool { return v.Name == name }):
 		sev, why := finding.Warning, "mpirun only warns and forwards nothing"
-		if b.Command.Launcher.Dialect == cmdline.OpenMPI5 {
+		if by.Strict {
 			sev, why = finding.Error, "Open MPI 5 refuses to start"
 		}
 		b.find(finding.Finding{
@@ -813,15 +781,15 @@ func (b *builder) checkX(name string, set bool) {
 	}
 }
 
-// forwardHydra adds -genv only where the user has switched off that the whole
-// environment is sent.
-func (b *builder) forwardHydra() {
+// forwardNarrowed gives the launcher each variable with its value, where the user
+// has switched off that the whole environment is sent.
+func (b *builder) forwardNarrowed(by *cmdline.Forward) {
 	if len(b.Command.Apps) == 0 || b.Command.Opaque != "" {
 		return
 	}
 	ctx := b.Command.Apps[0]
-	off := ctx.Last("genvnone", "genvlist", "envnone", "envlist", "genvexcl") != nil
-	if v := cmdline.Value(b.Env, "HYDRA_ENV"); v != "" && v != "all" {
+	off := ctx.Last(by.Narrows...) != nil
+	if v := cmdline.Value(b.Env, by.NarrowBy); v != "" && v != "all" {
 		off = true
 	}
 	if !off {
@@ -835,7 +803,7 @@ func (b *builder) forwardHydra() {
 	}
 	for _, v := range b.plan.Env {
 		if !given[v.Name] && !launcherOnly(v.Name) {
-			b.option(b.Command.Launcher.Words, "the command line sends only part of the environment", "-genv", v.Name, v.Value)
+			b.option(b.Command.Launcher.Words, "the command line sends only part of the environment", by.Set, v.Name, v.Value)
 		}
 	}
 }
@@ -843,10 +811,10 @@ func (b *builder) forwardHydra() {
 // shims make a script's own mpirun go through fabrun: a private directory first
 // in PATH. A script is what is left when the program is no launcher.
 func (b *builder) shims() {
-	if n := len(b.Hosts.Hosts); b.Command.Launcher.Dialect == cmdline.Plain && b.HostsGiven && n > 1 {
+	if n := len(b.Hosts.Hosts); b.plan.Dialect.Alone && b.HostsGiven && n > 1 {
 		b.note("the %d hosts reach a torchrun or mpirun that %s calls by its name; a torchrun that it finds in another way would run here alone, and so is ended", n, b.Command.Name())
 	}
-	if b.Command.Launcher.Dialect != cmdline.Plain || b.Self == "" || len(b.Shims) == 0 || b.Command.Container() != "" || !b.Result.RDMA && !b.HostsGiven {
+	if !b.plan.Dialect.Alone || b.Self == "" || len(b.Shims) == 0 || b.Command.Container() != "" || !b.Result.RDMA && !b.HostsGiven {
 		return
 	}
 	v := envgen.Var{Scope: envgen.JobScope, Origin: envgen.FromPlan, Rule: "launcher.shims"}
@@ -863,7 +831,7 @@ func (b *builder) marker() {
 	if len(b.plan.Env) == 0 {
 		return
 	}
-	m := cmdline.Marker{Dialect: b.Command.Launcher.Dialect}
+	m := cmdline.Marker{Dialect: b.plan.Dialect.Name}
 	for _, v := range b.plan.Env {
 		if v.Name != TableName && v.Name != AsName && v.Rule != "launcher.shims" {
 			m.Vars = append(m.Vars, v.Name+"="+v.Value)
@@ -890,7 +858,7 @@ func (b *builder) assemble() {
 func (b *builder) launcherFindings() {
 	l := b.Command.Launcher
 	switch {
-	case l.Dialect == cmdline.Unknown:
+	case !l.Dialect.Alone && !l.Dialect.Reads():
 		hint, severity := "", finding.Note
 		if b.HostsGiven {
 			severity = finding.Warning // the headline says how many
@@ -904,14 +872,14 @@ func (b *builder) launcherFindings() {
 	case l.Note != "":
 		b.note("%s: %s", b.Command.Name(), l.Note)
 	}
-	if name := cmdline.ClearsEnvironment(b.Command.Argv); l.Dialect == cmdline.Plain && name != "" {
+	if name := cmdline.ClearsEnvironment(b.Command.Argv); l.Dialect.Alone && name != "" {
 		b.find(finding.Finding{
 			ID: "launcher.env-cleared", Severity: finding.Warning, Subject: "env -i",
 			Seen: "env -i in front of " + name, Wanted: "an environment that reaches the launcher",
 			Why: "nothing of what fabrun sets arrives, so the launcher is left alone", Hint: "env -i NAME=VALUE … fabrun " + name + " …, in this order",
 		})
 	}
-	if l.Dialect == cmdline.Plain && len(b.Command.Argv) > 1 && slices.Contains([]string{"sudo", "doas", "su", "runuser", "ssh"}, path.Base(b.Command.Argv[0])) {
+	if l.Dialect.Alone && len(b.Command.Argv) > 1 && slices.Contains([]string{"sudo", "doas", "su", "runuser", "ssh"}, path.Base(b.Command.Argv[0])) {
 		name := path.Base(b.Command.Argv[0])
 		b.find(finding.Finding{
 			ID: "launcher.other-environment", Severity: finding.Warning, Subject: name,
@@ -926,7 +894,7 @@ func (b *builder) launcherFindings() {
 			Why: "every rank would take itself for rank 0 of 1", Hint: "use the mpirun of " + want + ", or rebuild the program",
 		})
 	}
-	if kind := cmp.Or(b.Command.MPIType(b.Env), b.Program.SrunMPI); l.Dialect == cmdline.Srun && b.Program.MPIKind != "" && kind == "none" {
+	if kind := cmp.Or(b.Command.MPIType(b.Env), b.Program.SrunMPI); l.Dialect.MPIType.Option != "" && b.Program.MPIKind != "" && kind == "none" {
 		why, hint := "every rank would take itself for rank 0 of 1", "srun --mpi=pmi2, or pmix: 'srun --mpi=list' says what there is"
 		if b.Program.MPIKind == "openmpi" {
 			why = "MPI_Init ends the job, or every rank takes itself for rank 0 of 1"
@@ -938,11 +906,11 @@ func (b *builder) launcherFindings() {
 			Why: why, Hint: hint,
 		})
 	}
-	if (l.Dialect == cmdline.OpenMPI4 || l.Dialect == cmdline.OpenMPI5) && b.Root && !b.rootAllowed() {
+	if by := l.Dialect.RefusesRoot; by != nil && b.Root && !b.allowed(by) {
 		b.find(finding.Finding{
 			ID: "openmpi.root", Severity: finding.Warning, Subject: "user root",
 			Seen: "this runs as root", Wanted: "another user",
-			Why: "mpirun refuses to run as root unless it is told to; fabrun never tells it", Hint: "set OMPI_ALLOW_RUN_AS_ROOT=1 and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 if you mean it",
+			Why: "mpirun refuses to run as root unless it is told to; fabrun never tells it", Hint: "set " + strings.Join(by.Variables, "=1 and ") + "=1 if you mean it",
 		})
 	}
 	if l.MPIKind == "openmpi" {
@@ -957,9 +925,9 @@ func (b *builder) launcherFindings() {
 			})
 		}
 	}
-	if l.Dialect == cmdline.Horovodrun {
+	if pml := l.Dialect.OwnPML; pml != "" {
 		b.find(finding.Finding{
-			ID: "horovod.pml", Severity: finding.Note, Subject: "horovodrun", Seen: "horovodrun gives mpirun '-mca pml ob1 -mca btl ^openib' itself",
+			ID: "horovod.pml", Severity: finding.Note, Subject: "horovodrun", Seen: "horovodrun gives mpirun '" + pml + "' itself",
 			Wanted: "pml ucx for MPI traffic", Why: "its own options win over fabrun's pml; NCCL is not touched by it", Hint: `--mpi-args="--mca pml ucx" where MPI itself carries data`,
 		})
 	}
@@ -981,9 +949,8 @@ func abiTwins(a, b string) bool {
 	return slices.Contains(abi, a) && slices.Contains(abi, b)
 }
 
-func (b *builder) rootAllowed() bool {
-	if cmdline.Value(b.Env, "OMPI_ALLOW_RUN_AS_ROOT") == "1" && cmdline.Value(b.Env, "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM") == "1" {
-		return true
-	}
-	return slices.ContainsFunc(b.Command.Apps, func(c cmdline.App) bool { return c.Last("allow-run-as-root") != nil })
+// allowed reports whether the user has told the launcher to do it.
+func (b *builder) allowed(r *cmdline.Refusal) bool {
+	return !slices.ContainsFunc(r.Variables, func(name string) bool { return cmdline.Value(b.Env, name) != "1" }) ||
+		slices.ContainsFunc(b.Command.Apps, func(c cmdline.App) bool { return c.Last(r.Option) != nil })
 }

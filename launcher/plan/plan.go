@@ -30,7 +30,7 @@ type Arg struct {
 
 // Plan is everything run would do, as a value.
 type Plan struct {
-	Dialect  string // "openmpi5", "openmpi4", "mpich", "intelmpi", "srun", "torchrun", "horovodrun", "plain", "unknown"
+	Dialect  *cmdline.Dialect
 	Launcher string // "Open MPI 4.1.4"; "" for a plain program
 	Version  string // of the launcher; "" unknown
 	Argv     []Arg
@@ -109,7 +109,7 @@ func (p Plan) Settings(env []string) map[string]string {
 func (p Plan) Nodes(env []string) int {
 	n := max(len(p.Hosts.Hosts), p.Hosts.Nodes, p.Command.TorchNodes(env))
 	for _, name := range []string{"NNODES", "SLURM_NNODES", "SLURM_STEP_NUM_NODES"} {
-		if k, err := strconv.Atoi(cmdline.Value(env, name)); err == nil && p.Dialect == cmdline.Plain {
+		if k, err := strconv.Atoi(cmdline.Value(env, name)); err == nil && p.Dialect.Alone {
 			n = max(n, k)
 		}
 	}
@@ -121,7 +121,7 @@ func (p Plan) Nodes(env []string) int {
 	switch {
 	case err == nil && lerr == nil && local > 0 && world > local:
 		n = max(n, 2)
-	case n == 1 && p.Dialect == cmdline.Plain:
+	case n == 1 && p.Dialect.Alone:
 		return 0 // what a program makes of itself is not known
 	}
 	return n

@@ -70,8 +70,8 @@ func TestIdentify(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := cmdline.Identify(strings.Fields(c.argv), c.text, c.resolved)
-			if l.Dialect != c.dialect || l.Version != c.version || l.Family != c.family {
-				t.Errorf("got %s %q %q, want %s %q %q", l.Dialect, l.Version, l.Family, c.dialect, c.version, c.family)
+			if l.Dialect.Name != c.dialect || l.Version != c.version || l.Family != c.family {
+				t.Errorf("got %s %q %q, want %s %q %q", l.Dialect.Name, l.Version, l.Family, c.dialect, c.version, c.family)
 			}
 		})
 	}
@@ -334,13 +334,13 @@ func FuzzBuild(f *testing.F) {
 // Which resource managers an Open MPI reads by itself is in what ompi_info says.
 func TestManagers(t *testing.T) {
 	const text = "mca:ras:gridengine:version:\"mca:2.1.0\"\nmca:ras:simulator:version:\"mca:2.1.0\"\nmca:ras:slurm:version:\"mca:2.1.0\"\nmca:plm:tm:version:\"x\"\n"
-	l := cmdline.Launcher{Dialect: cmdline.OpenMPI4, Managers: cmdline.OpenMPIManagers(text)}
+	l := cmdline.Launcher{Dialect: cmdline.OpenMPI4, Managers: cmdline.OpenMPI4.BuiltFor.Read(text)}
 	for source, want := range map[string]bool{"slurm": true, "sge": true, "pbs": false, "lsf": false, "oar": false, "FABRUN_HOSTS": false} {
 		if got := l.ReadsManager(source); got != want {
 			t.Errorf("%s: %v, want %v", source, got, want)
 		}
 	}
-	if l = (cmdline.Launcher{Dialect: cmdline.OpenMPI4, Managers: cmdline.OpenMPIManagers("garbage")}); !l.ReadsManager("pbs") {
+	if l = (cmdline.Launcher{Dialect: cmdline.OpenMPI4, Managers: cmdline.OpenMPI4.BuiltFor.Read("garbage")}); !l.ReadsManager("pbs") {
 		t.Error("an Open MPI that did not say is taken to read nothing")
 	}
 }

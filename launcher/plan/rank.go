@@ -7,50 +7,47 @@ import (
 	"strings"
 
 	"fabrun/launcher/cmdline"
+	"fabrun/launcher/hosts"
 	"fabrun/topology"
 )
 
-// localNames are where launchers tell a rank its number on its node and how
-// many there are, in the order in which they are believed: a launcher inside
-// another one inherits the outer one's variables, so the innermost kinds come
-// first (an mpirun inside an srun step leaves SLURM_LOCALID=0 to every rank).
-// Sources: orte/mca/schizo/ompi; hydra's pmip; torch local_elastic_agent.py;
-// srun(1); flux-environment(7); jsrun and Cray PALS as PyTorch Lightning and
-// DeepSpeed read them.
-var localNames = []struct{ when, rank, size string }{
-	{"TORCHELASTIC_RUN_ID", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
-	{"", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
-	{"", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
-	{"", "MVP_COMM_WORLD_LOCAL_RANK", "MVP_COMM_WORLD_LOCAL_SIZE"},
-	{"", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"},
-	{"", "PALS_LOCAL_RANKID", "PALS_LOCAL_SIZE"},
-	{"", "PMI_LOCAL_RANK", "PMI_LOCAL_SIZE"},
-	{"", "JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_LOCAL_SIZE"},
-	{"SLURM_STEP_ID", "SLURM_LOCALID", ""},
-	{"", "FLUX_TASK_LOCAL_ID", ""},
-	{"", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE"},
-	{"", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
-	{"", "SLURM_LOCALID", ""},
+// localNames are where launchers and resource managers tell a rank its number on
+// its node, in the order in which they are believed: a launcher inside another one
+// inherits the outer one's variables, so those that say by a variable of their own
+// that it is they come first, then the launchers, and last the managers (an mpirun
+// inside an srun step leaves SLURM_LOCALID=0 to every rank).
+func localNames() []hosts.LocalNames {
+	var signed, all []hosts.LocalNames
+	for _, d := range cmdline.Dialects {
+		for _, n := range d.Local {
+			if n.When != "" {
+				signed = append(signed, n)
+			} else {
+				all = append(all, n)
+			}
+		}
+	}
+	return slices.Concat(signed, all, hosts.Local())
 }
 
 // LocalRank returns a rank's number on its node and how many ranks the node
 // has, from what its launcher has set; -1 and 0 where it did not say.
 func LocalRank(env []string) (rank, size int) {
-	for _, n := range localNames {
-		if n.when != "" {
-			if _, ok := cmdline.Lookup(env, n.when); !ok {
+	lookup := func(name string) (string, bool) { return cmdline.Lookup(env, name) }
+	for _, n := range localNames() {
+		if n.When != "" {
+			if _, ok := lookup(n.When); !ok {
 				continue
 			}
 		}
-		r, ok := number(env, n.rank)
+		r, ok := number(env, n.Rank)
 		if !ok {
 			continue
 		}
-		switch {
-		case n.size != "":
-			size, _ = number(env, n.size)
-		case n.rank == "SLURM_LOCALID":
-			size = slurmLocalSize(env)
+		if n.SizeOf != nil {
+			size = n.SizeOf(lookup)
+		} else if n.Size != "" {
+			size, _ = number(env, n.Size)
 		}
 		if size <= r {
 			size = 0
@@ -67,34 +64,6 @@ func number(env []string, name string) (int, bool) {
 	}
 	n, err := strconv.Atoi(v)
 	return n, err == nil && n >= 0 && n < 1<<20
-}
-
-// slurmLocalSize reads this node's part of SLURM_STEP_TASKS_PER_NODE, a list
-// like "2(x3),1" over the step's nodes.
-func slurmLocalSize(env []string) int {
-	node, ok := number(env, "SLURM_NODEID")
-	list, there := cmdline.Lookup(env, "SLURM_STEP_TASKS_PER_NODE")
-	if !ok || !there {
-		return 0
-	}
-	at := 0
-	for _, item := range strings.Split(list, ",") {
-		count, times, repeated := strings.Cut(item, "(x")
-		n, err := strconv.Atoi(count)
-		if err != nil {
-			return 0
-		}
-		k := 1
-		if repeated {
-			if k, err = strconv.Atoi(strings.TrimSuffix(times, ")")); err != nil {
-				return 0
-			}
-		}
-		if at += k; node < at {
-			return n
-		}
-	}
-	return 0
 }
 
 // RankFacts is what a rank sees of itself.

@@ -3,11 +3,9 @@ package plan
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"fabrun/envgen"
-	"fabrun/launcher/cmdline"
 	"fabrun/launcher/hosts"
 	"fabrun/topology/finding"
 )
@@ -37,16 +35,13 @@ func (b *builder) spread() {
 	}
 	why := fmt.Sprintf("%d ranks on %d hosts, and not packed on the first", *b.ranks(), len(b.Place.Hosts))
 	at := c.Launcher.Words
-	switch d := c.Launcher.Dialect; {
-	case (d == cmdline.OpenMPI4 || d == cmdline.OpenMPI5) && low == high:
-		b.option(at, why, "--map-by", fmt.Sprintf("ppr:%d:node", high))
-	case (d == cmdline.MPICH || d == cmdline.IntelMPI) && low == high:
-		b.option(at, why, "-ppn", strconv.Itoa(high))
-	case d == cmdline.OpenMPI4, d == cmdline.MPICH, d == cmdline.IntelMPI:
+	switch d := b.plan.Dialect; {
+	case d.Even != nil && low == high:
+		b.option(at, why, d.Even(high)...)
+	case d.Uneven.ByHostfile:
 		b.tellHosts(why)
-	case d == cmdline.OpenMPI5 && high == low+1:
-		// Whether PRRTE keeps to a hostfile's slots inside Slurm was not seen.
-		b.option(at, why, "--map-by", "node")
+	case d.Uneven.InTurn != nil && high == low+1:
+		b.option(at, why, d.Uneven.InTurn...)
 	}
 }
 
@@ -61,8 +56,9 @@ func (b *builder) order() bool {
 	}
 	why := "the hosts in the order of the topology"
 	lost := ""
-	switch d := c.Launcher.Dialect; {
-	case d == cmdline.Torchrun: // its nodes are numbered in this order
+	d := b.plan.Dialect
+	switch seq := d.Sequence; {
+	case d.PerNode: // its nodes are numbered in this order
 		return false
 	case c.UserMaps(b.Env) != "":
 		lost = c.UserMaps(b.Env) + " places the ranks"
@@ -70,18 +66,16 @@ func (b *builder) order() bool {
 		lost = "the command line says where each application runs"
 	case b.ranks() == nil || slices.ContainsFunc(b.Place.Hosts, func(h hosts.Host) bool { return h.Slots == nil }):
 		lost = "the number of ranks is not known: give -np"
-	case d == cmdline.OpenMPI4:
+	case seq != nil && (seq.Variable == "" || !b.HostsGiven):
 		b.plan.Files = slices.DeleteFunc(b.plan.Files, func(f File) bool { return f.Name == "hostfile" })
-		if !b.HostsGiven {
-			b.option(c.Launcher.Words, why, "--hostfile", RunDir+"/hostfile")
+		b.plan.Files = append(b.plan.Files, File{Name: "hostfile", Content: b.sequence(), Why: why + ", a line for each " + seq.Of})
+		switch {
+		case seq.Variable != "":
+			b.set(envgen.Var{Name: seq.Variable, Value: RunDir + "/hostfile", Scope: envgen.JobScope, Origin: envgen.FromPlan, Rule: "launcher.order", Why: why})
+		case !b.HostsGiven:
+			b.option(c.Launcher.Words, why, d.Hostfile.Option, RunDir+"/hostfile")
 		}
-		b.plan.Files = append(b.plan.Files, File{Name: "hostfile", Content: b.sequence(), Why: why + ", a line for each rank"})
-		b.option(c.Launcher.Words, why, "--map-by", "seq")
-		return true
-	case d == cmdline.Srun && !b.HostsGiven:
-		b.plan.Files = append(b.plan.Files, File{Name: "hostfile", Content: b.sequence(), Why: why + ", a line for each task"})
-		b.set(envgen.Var{Name: "SLURM_HOSTFILE", Value: RunDir + "/hostfile", Scope: envgen.JobScope, Origin: envgen.FromPlan, Rule: "launcher.order", Why: why})
-		b.option(c.Launcher.Words, why, "--distribution=arbitrary")
+		b.option(c.Launcher.Words, why, seq.Options...)
 		return true
 	default:
 		lost = c.Launcher.Family + " takes the order of " + b.Hosts.Manager

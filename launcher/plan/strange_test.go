@@ -81,7 +81,7 @@ func TestStrangeCommandLines(t *testing.T) {
 		argv := splitLine(s.line)
 		p := plan.Build(request(argv, versions[s.version].text, true))
 		checkWords(t, p, argv)
-		fmt.Fprintf(&out, "%s\n  as   %s\n  argv %s\n", s.line, p.Dialect, marked(p))
+		fmt.Fprintf(&out, "%s\n  as   %s\n  argv %s\n", s.line, p.Dialect.Name, marked(p))
 		for _, v := range p.Env {
 			if v.Name != cmdline.MarkerName && v.Name != plan.TableName && v.Name != "PATH" && v.Name != cmdline.ShimName {
 				fmt.Fprintf(&out, "  env  %s=%s\n", v.Name, v.Value)

@@ -1,6 +1,8 @@
 package report
 
 import (
+	"cmp"
+
 	"fabrun/launcher/cmdline"
 	"fabrun/launcher/plan"
 	"fabrun/launcher/watch"
@@ -9,9 +11,9 @@ import (
 // JobEnd is what has to be known of a job to end it with one sentence.
 type JobEnd struct {
 	Hosts   int
-	Nodes   int    // over which the job runs, at least; more than Hosts where others are started elsewhere; 0 unknown
-	Dialect string // of its launcher; cmdline.Plain: the program itself
-	RDMA    *bool  // a host of the job has usable RDMA; nil not known
+	Nodes   int              // over which the job runs, at least; more than Hosts where others are started elsewhere; 0 unknown
+	Dialect *cmdline.Dialect // of its launcher; nil not known
+	RDMA    *bool            // a host of the job has usable RDMA; nil not known
 	Look    plan.Look
 	Failed  bool // its status is not 0
 }
@@ -19,6 +21,7 @@ type JobEnd struct {
 // JobSentence is the last line of a run: what really carried the data, or why
 // there is nothing to judge. It is never empty.
 func JobSentence(v watch.Verdict, c watch.CounterVerdict, end JobEnd) string {
+	dialect := cmp.Or(end.Dialect, cmdline.Unknown)
 	logs := v.Fallback != nil && *v.Fallback
 	counted := c.Fallback != nil && *c.Fallback
 	done := "Done: "
@@ -44,7 +47,7 @@ func JobSentence(v watch.Verdict, c watch.CounterVerdict, end JobEnd) string {
 		return done + "what carried the data is not known: " + c.Text
 	case v.Library != "" && v.Sentence != "":
 		return v.Sentence
-	case end.Dialect == cmdline.Plain:
+	case dialect.Alone:
 		return done + "no NCCL, UCX or MPI output was seen, so there is nothing to judge."
 	case end.Hosts > 1:
 		why := "no library said it, and no counters were read"
@@ -54,7 +57,7 @@ func JobSentence(v watch.Verdict, c watch.CounterVerdict, end JobEnd) string {
 		return done + "what carried the data is not known: " + why + "."
 	case end.Hosts == 1 && (end.Nodes > 1 || v.NNodes != nil && *v.NNodes > 1):
 		return done + "what carried the data is not known: the job has nodes that were not started here, no library said it, and no counters were read."
-	case end.Hosts == 1 && end.Nodes == 0 && end.Dialect == cmdline.Torchrun:
+	case end.Hosts == 1 && end.Nodes == 0 && dialect.PerNode:
 		return done + "what carried the data is not known: how many nodes the job had is not known, no library said it, and no counters were read."
 	case end.Hosts == 1:
 		return done + "one host, so nothing had to cross the fabric."

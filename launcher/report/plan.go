@@ -99,7 +99,7 @@ type planHostJSON struct {
 // PlanJSON writes a plan as schema fabrun/plan/v1.
 func PlanJSON(w io.Writer, p plan.Plan) error {
 	out := planJSON{
-		Schema: "fabrun/plan/v1", Dialect: p.Dialect, Launcher: known(p.Launcher), Version: known(p.Version), RDMA: p.HasRDMA(), Looked: toLookedJSON(p.Look),
+		Schema: "fabrun/plan/v1", Dialect: p.Dialect.Name, Launcher: known(p.Launcher), Version: known(p.Version), RDMA: p.HasRDMA(), Looked: toLookedJSON(p.Look),
 		Contract: known(p.Contract), Argv: p.Words(), Env: varsJSON(p.Env), Kept: varsJSON(p.Kept), Rank: p.Table, Unset: list(p.Unset), Withheld: list(p.Withheld), Shims: list(p.Shims),
 		Program: list(p.Program), Findings: sorted(p.Findings), Notes: list(p.Notes),
 		Words: []wordJSON{}, PerHost: []hostEnvJSON{}, Files: []fileJSON{},

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"fabrun/launcher/cmdline"
 	"fabrun/launcher/watch"
 	"fabrun/topology/finding"
 )
@@ -125,7 +126,7 @@ func (rec Record) Sentence() string {
 	}
 	end := JobEnd{Hosts: len(rec.Start.Hosts), Failed: rec.Exit != nil && rec.Exit.Code != 0}
 	if rec.Plan != nil {
-		end.Dialect, end.RDMA, end.Look = rec.Plan.Dialect, rec.Plan.RDMA, rec.Plan.Looked.value()
+		end.Dialect, end.RDMA, end.Look = cmdline.Named(rec.Plan.Dialect), rec.Plan.RDMA, rec.Plan.Looked.value()
 	}
 	return JobSentence(v, c, end)
 }
