@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -23,6 +24,18 @@ const runDirPrefix = "fabrun-"
 
 // markDigits is the length of a mark: NewMark's eight bytes.
 const markDigits = 16
+
+// RunDirBases are where the private directory of a run may lie: in memory where
+// there is room, else where temporary files go, which is tmp where that is set.
+func RunDirBases(tmp string) []string {
+	out := []string{"/dev/shm"}
+	for _, base := range []string{tmp, "/tmp"} {
+		if base = filepath.Clean(base); filepath.IsAbs(base) && !slices.Contains(out, base) {
+			out = append(out, base)
+		}
+	}
+	return out
+}
 
 // MakeRunDir makes the directory of the run with this mark in the first of bases
 // that takes one.

@@ -55,7 +55,6 @@ func TestHabitsCarried(t *testing.T) {
 	for _, r := range [][3]string{
 		{"launcher/cmdline", "Lookup", "name"},
 		{"launcher/cmdline", "Value", "name"},
-		{"cmd/fabrun", "lookupEnv", "name"},
 		{"launcher/hosts", "get", "names"},
 		{"launcher/hosts", "value", "names"},
 		{"launcher/hosts", "number", "names"},

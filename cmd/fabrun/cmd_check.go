@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"fabrun/launcher/exit"
+	"fabrun/launcher/files"
 	"fabrun/launcher/preflight"
 	"fabrun/launcher/report"
 	"fabrun/topology"
@@ -52,9 +53,9 @@ var checkForms = []checkForm{
 	{"gids", "judge a GID table: the output of show_gids in this `file` (- is standard input)", func(o *checkOptions) *string { return &o.gids }, checkGIDs, 0},
 	{"qos", "judge a QoS configuration: the output of mlnx_qos or dcb in this `file`", func(o *checkOptions) *string { return &o.qos }, checkQoS, 0},
 	{"ports", "judge ports: the output of ibstat, ibstatus, ibv_devinfo, ibdev2netdev or rdma link in this `file`", func(o *checkOptions) *string { return &o.ports }, checkPorts, 0},
-	{"perftest", "judge a measurement: the output of ib_write_bw, ib_send_lat or another perftest program in this `file`", func(o *checkOptions) *string { return &o.perftest }, checkPerftest, maxInput},
-	{"nccl-tests", "judge a measurement: the output of all_reduce_perf or another nccl-tests program in this `file`", func(o *checkOptions) *string { return &o.ncclTests }, checkNCCLTests, maxInput},
-	{"osu", "judge a measurement: the output of an OSU micro-benchmark in this `file`", func(o *checkOptions) *string { return &o.osu }, checkOSU, maxInput},
+	{"perftest", "judge a measurement: the output of ib_write_bw, ib_send_lat or another perftest program in this `file`", func(o *checkOptions) *string { return &o.perftest }, checkPerftest, files.MaxRead},
+	{"nccl-tests", "judge a measurement: the output of all_reduce_perf or another nccl-tests program in this `file`", func(o *checkOptions) *string { return &o.ncclTests }, checkNCCLTests, files.MaxRead},
+	{"osu", "judge a measurement: the output of an OSU micro-benchmark in this `file`", func(o *checkOptions) *string { return &o.osu }, checkOSU, files.MaxRead},
 	{"switch-output", "judge what a switch printed (EOS, Onyx, Cumulus, SONiC, NX-OS, Junos), in this `file`, against --profile", func(o *checkOptions) *string { return &o.switchOutput }, checkSwitch, 0},
 }
 
@@ -164,7 +165,7 @@ func exitBy(findings []finding.Finding, err error) error {
 // of the text could not be read. told says that the text has all that a good
 // verdict needs.
 func (a *app) pastedCheck(fragment topology.Host, unread []finding.Finding, told bool) (health.Verdict, []finding.Finding, error) {
-	p, err := a.fabricProfile()
+	p, err := a.FabricProfile()
 	if err != nil {
 		return "", nil, err
 	}
@@ -196,10 +197,10 @@ func checkGIDs(a *app, _ checkOptions, text string) ([]finding.Finding, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case a.json:
-		return fs, report.GIDsJSON(a.stdout, g, v, fs)
+	case a.JSON:
+		return fs, report.GIDsJSON(a.Stdout, g, v, fs)
 	}
-	return fs, report.GIDs(a.stdout, g, v, fs)
+	return fs, report.GIDs(a.Stdout, g, v, fs)
 }
 
 func checkQoS(a *app, _ checkOptions, text string) ([]finding.Finding, error) {
@@ -211,10 +212,10 @@ func checkQoS(a *app, _ checkOptions, text string) ([]finding.Finding, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case a.json:
-		return fs, report.QoSJSON(a.stdout, q, v, fs)
+	case a.JSON:
+		return fs, report.QoSJSON(a.Stdout, q, v, fs)
 	}
-	return fs, report.QoS(a.stdout, q, v, fs)
+	return fs, report.QoS(a.Stdout, q, v, fs)
 }
 
 func checkPorts(a *app, _ checkOptions, text string) ([]finding.Finding, error) {
@@ -224,10 +225,10 @@ func checkPorts(a *app, _ checkOptions, text string) ([]finding.Finding, error) 
 	switch {
 	case err != nil:
 		return nil, err
-	case a.json:
-		return fs, report.PortsJSON(a.stdout, p, v, fs)
+	case a.JSON:
+		return fs, report.PortsJSON(a.Stdout, p, v, fs)
 	}
-	return fs, report.Ports(a.stdout, p, v, fs)
+	return fs, report.Ports(a.Stdout, p, v, fs)
 }
 
 // runTopoMatrix is topo --matrix: a pasted topology matrix in place of a machine.
@@ -240,10 +241,10 @@ func runTopoMatrix(a *app, file string) error {
 		return exit.WithHint(fmt.Errorf("--matrix: %s: %w", nameOf(file), err), "give it the text that 'nvidia-smi topo -m' printed")
 	}
 	m := pasted.ReadMatrix(string(text))
-	if a.json {
-		err = report.MatrixJSON(a.stdout, m)
+	if a.JSON {
+		err = report.MatrixJSON(a.Stdout, m)
 	} else {
-		err = report.Matrix(a.stdout, m)
+		err = report.Matrix(a.Stdout, m)
 	}
 	if err != nil {
 		return err

@@ -15,9 +15,12 @@ import (
 	"fabrun/launcher/exit"
 	"fabrun/launcher/files"
 	"fabrun/launcher/hosts"
+	"fabrun/launcher/job"
+	"fabrun/launcher/look"
 	"fabrun/launcher/preflight"
 	"fabrun/launcher/remote"
 	"fabrun/launcher/report"
+	"fabrun/launcher/trial"
 	"fabrun/profiles"
 	"fabrun/topology"
 	"fabrun/topology/finding"
@@ -39,7 +42,7 @@ type hostChecks struct {
 
 	html  string
 	out   string
-	nodes nodeOptions
+	nodes look.Ways
 
 	programs    []string
 	directories []string
@@ -80,7 +83,7 @@ func (o *hostChecks) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.out, "out", "", "write hosts.pass and hosts.fail into this `directory`")
 	f.StringArrayVar(&o.programs, "program", nil, "also check that this `program` and the libraries it loads are the same everywhere")
 	f.StringArrayVar(&o.directories, "directory", nil, "also check that this `directory` is there and shared")
-	o.nodes.addFlags(f)
+	wayFlags(f, &o.nodes)
 }
 
 // collectivesFlag is a flag that may have a folder.
@@ -114,11 +117,14 @@ func (o hostChecks) measures() bool {
 
 // checked is what was looked at, before it is judged.
 type checked struct {
-	names []string          // all hosts of the job
-	hosts []topology.Host   // those that answered
-	reach []string          // by which name each of hosts is reached, in step
-	paths map[string]string // of fabrun, by the name a host is reached by
+	trial.Site
+	names []string // all hosts of the job
 	finds []finding.Finding
+}
+
+// trialOptions are what the flags say of measuring.
+func (o hostChecks) trialOptions() trial.Options {
+	return trial.Options{Pairs: preflight.Mode(o.pairs), GPU: o.gpu, Latency: o.latency, Compare: o.compare, Dir: o.collectives.dir}
 }
 
 // runCheckHosts looks at snapshots, at this machine, or at the job's hosts, and
@@ -135,12 +141,12 @@ func runCheckHosts(ctx context.Context, a *app, o hostChecks, snapshots []string
 		o.collectives.on = true
 	}
 	var prof profiles.Profile
-	if p, err := a.fabricProfile(); err != nil {
+	if p, err := a.FabricProfile(); err != nil {
 		return err
 	} else if p != nil {
 		prof = *p
 	}
-	a.progress = a.newProgress()
+	a.Progress = a.newProgress()
 	var t remote.Transport
 	var c checked
 	var err error
@@ -161,25 +167,28 @@ func runCheckHosts(ctx context.Context, a *app, o hostChecks, snapshots []string
 		defer t.Close()
 	}
 	res := report.Checked{Hosts: c.names, Findings: c.finds}
-	rails := railsOf(c.hosts, prof)
+	rails := job.RailsOf(c.Hosts, prof)
 	var byRail []map[string]string
 	for _, r := range rails {
 		byRail = append(byRail, r.Ports)
 	}
-	ports := preflight.JobPorts(c.hosts, byRail)
-	for i, h := range c.hosts {
+	ports := preflight.JobPorts(c.Hosts, byRail)
+	for i, h := range c.Hosts {
 		res.Findings = append(res.Findings, preflight.HostFindings(h, prof, preflight.Job{Ports: ports[i]})...)
 		res.Findings = append(res.Findings, live.Disagreements(&h)...)
 	}
-	res.Findings = append(res.Findings, preflight.Across(c.hosts, ports)...)
-	at := site{t: t, checked: c, prof: prof, rails: rails}
-	if o.measures() && (a.from != "" || a.root != "") {
+	res.Findings = append(res.Findings, preflight.Across(c.Hosts, ports)...)
+	c.Transport, c.Profile, c.Rails = t, prof, rails
+	at := trial.Trial{Site: c.Site, Env: a.Env, Progress: a.Progress, Self: a.Self(), Again: func(hosts string) []string {
+		return a.FlagsAgain(job.Options{Hosts: hosts, Ways: o.nodes, Preflight: job.PreflightOff})
+	}}
+	if o.measures() && (a.From != "" || a.Root != "") {
 		return exit.UsageError(errors.New("--from and --root are looked at, not measured"), "leave them out, or look only")
 	}
 	if o.bringup {
-		err = a.checkBringup(ctx, at, o, ports, &res)
+		err = at.BringUp(ctx, o.trialOptions(), ports, &res)
 	} else {
-		err = a.measure(ctx, at, o, mode, &res)
+		err = measure(ctx, at, o, &res)
 	}
 	if err != nil {
 		return err
@@ -188,16 +197,16 @@ func runCheckHosts(ctx context.Context, a *app, o hostChecks, snapshots []string
 }
 
 // measure runs what was asked for beside looking.
-func (a *app) measure(ctx context.Context, s site, o hostChecks, mode preflight.Mode, res *report.Checked) error {
-	if mode != "off" {
-		if err := a.checkPairs(ctx, s, o, mode, res); err != nil {
+func measure(ctx context.Context, s trial.Trial, o hostChecks, res *report.Checked) error {
+	if o.pairs != "off" {
+		if err := s.Pairs(ctx, o.trialOptions(), res); err != nil {
 			return err
 		}
 	}
-	if !o.collectives.on || len(s.hosts) == 0 {
+	if !o.collectives.on || len(s.Hosts) == 0 {
 		return nil
 	}
-	skipped, err := a.checkCollectives(ctx, s, o, res)
+	skipped, err := s.Collectives(ctx, o.trialOptions(), res)
 	if skipped != "" {
 		res.Findings = append(res.Findings, finding.Finding{
 			ID: "collective.none", Severity: finding.Warning, Subject: "collectives", Seen: skipped, Wanted: "nccl-tests or OSU micro-benchmarks",
@@ -217,7 +226,7 @@ func (a *app) checkSnapshots(files []string) (checked, error) {
 		if h.Name == "" || slices.Contains(c.names, h.Name) {
 			h.Name = f
 		}
-		c.names, c.hosts, c.reach = append(c.names, h.Name), append(c.hosts, h), append(c.reach, h.Name)
+		c.names, c.Hosts, c.Reach = append(c.names, h.Name), append(c.Hosts, h), append(c.Reach, h.Name)
 	}
 	return c, nil
 }
@@ -225,19 +234,19 @@ func (a *app) checkSnapshots(files []string) (checked, error) {
 func (a *app) checkJobHosts(ctx context.Context, o hostChecks) (checked, remote.Transport, error) {
 	var c checked
 	// This machine may be one that is judged: all of it is worth the time.
-	ask := live.Everything(a.env, a.nvmlHelper())
+	ask := live.Everything(a.Env, a.Helper())
 	ask.Places = o.places()
-	here, _, err := a.lookAtHost(ctx, ask)
+	here, _, err := a.Look(ctx, ask)
 	if err != nil {
 		return c, nil, err
 	}
 	alloc := hosts.Allocation{Source: "localhost"}
-	if a.from == "" && a.root == "" {
-		if alloc, err = a.allocation(string(o.hosts), string(o.hostfile)); err != nil {
+	if a.From == "" && a.Root == "" {
+		if alloc, err = a.Allocation(string(o.hosts), string(o.hostfile)); err != nil {
 			return c, nil, err
 		}
 		if o.exclude != "" {
-			if alloc, _, err = without(alloc, o.exclude); err != nil {
+			if alloc, _, err = job.Without(alloc, o.exclude); err != nil {
 				return c, nil, err
 			}
 		}
@@ -248,35 +257,35 @@ func (a *app) checkJobHosts(ctx context.Context, o hostChecks) (checked, remote.
 		if here.Name == "" {
 			here.Name = "localhost"
 		}
-		return checked{names: []string{here.Name}, hosts: []topology.Host{here}, reach: []string{here.Name}}, nil, nil
+		return checked{names: []string{here.Name}, Site: trial.Site{Hosts: []topology.Host{here}, Reach: []string{here.Name}}}, nil, nil
 	}
-	t, err := a.transportTo(o.nodes, alloc.Manager)
+	t, err := a.Transport(o.nodes, alloc.Manager)
 	if err != nil {
 		return c, nil, err
 	}
 	if t == nil {
 		return c, nil, exit.UsageError(errors.New("--remote none reaches no host"), "auto, native, ssh or srun")
 	}
-	seen, err := a.lookAtNodes(ctx, t, alloc, here, lookFor{full: true, places: o.places()})
+	seen, err := a.Nodes(ctx, t, alloc, here, look.Want{Full: true, Places: o.places()})
 	if err != nil {
 		return c, t, err
 	}
-	seen.finds = append(seen.finds, a.reachNext(ctx, t, seen.names, o.nodes)...)
+	seen.Finds = append(seen.Finds, a.Logins(ctx, t, seen.Names, o.nodes)...)
 	slots := make([]int, len(alloc.Hosts))
 	for i, h := range alloc.Hosts {
 		if h.Slots != nil {
 			slots[i] = *h.Slots
 		}
 	}
-	seen.finds = append(seen.finds, preflight.Slots(alloc.Names(), slots)...)
+	seen.Finds = append(seen.Finds, preflight.Slots(alloc.Names(), slots)...)
 	for _, h := range alloc.Hosts {
 		c.names = append(c.names, h.Name)
 	}
 	// One machine may stand behind several names: a host is called as the job calls it.
-	for i := range seen.hosts {
-		seen.hosts[i].Name = seen.names[i]
+	for i := range seen.Hosts {
+		seen.Hosts[i].Name = seen.Names[i]
 	}
-	c.hosts, c.reach, c.paths, c.finds = seen.hosts, seen.names, seen.paths, seen.finds
+	c.Hosts, c.Reach, c.Paths, c.finds = seen.Hosts, seen.Names, seen.Paths, seen.Finds
 	return c, t, nil
 }
 
@@ -304,10 +313,10 @@ func (a *app) showChecked(res report.Checked, o hostChecks) error {
 		}
 	}
 	var err error
-	if a.json {
-		err = report.CheckJSON(a.stdout, res)
+	if a.JSON {
+		err = report.CheckJSON(a.Stdout, res)
 	} else {
-		err = report.Check(a.stdout, res, a.verbose)
+		err = report.Check(a.Stdout, res, a.Verbose)
 	}
 	return exitBy(res.Findings, err)
 }

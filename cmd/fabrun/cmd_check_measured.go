@@ -13,31 +13,13 @@ import (
 	"fabrun/topology/pasted"
 )
 
-// expect is what a healthy fabric gives by the profile, or by rule.
-func expect(p *profiles.Profile) preflight.Expect {
-	e := preflight.DefaultExpect()
-	if p == nil {
-		return e
-	}
-	e.RateGbps = p.Fabric.RateGbps
-	for _, s := range []struct {
-		from *float64
-		to   *float64
-	}{{p.Fabric.Expect.WarnFraction, &e.WarnFraction}, {p.Fabric.Expect.ErrorFraction, &e.ErrorFraction}, {p.Fabric.Expect.LatencyUsec, &e.LatencyUsec}} {
-		if s.from != nil {
-			*s.to = *s.from
-		}
-	}
-	return e
-}
-
 // notThis is a text that is not what its flag says.
 func notThis(flag string, err error) error {
 	return exit.WithHint(fmt.Errorf("--%s: %w", flag, err), "paste the whole output of the program, from its first line")
 }
 
 func checkPerftest(a *app, _ checkOptions, text string) ([]finding.Finding, error) {
-	prof, err := a.fabricProfile()
+	prof, err := a.FabricProfile()
 	if err != nil {
 		return nil, err
 	}
@@ -45,15 +27,15 @@ func checkPerftest(a *app, _ checkOptions, text string) ([]finding.Finding, erro
 	if err != nil {
 		return nil, notThis("perftest", err)
 	}
-	v, fs := preflight.JudgePerftest(p, expect(prof))
-	if a.json {
-		return fs, report.PerftestJSON(a.stdout, p, v, fs)
+	v, fs := preflight.JudgePerftest(p, preflight.ExpectOf(prof))
+	if a.JSON {
+		return fs, report.PerftestJSON(a.Stdout, p, v, fs)
 	}
-	return fs, report.Perftest(a.stdout, p, v, fs)
+	return fs, report.Perftest(a.Stdout, p, v, fs)
 }
 
 func checkNCCLTests(a *app, o checkOptions, text string) ([]finding.Finding, error) {
-	prof, err := a.fabricProfile()
+	prof, err := a.FabricProfile()
 	if err != nil {
 		return nil, err
 	}
@@ -66,14 +48,14 @@ func checkNCCLTests(a *app, o checkOptions, text string) ([]finding.Finding, err
 		rails = float64(o.rails) * *prof.Fabric.RateGbps
 	}
 	v, fs := preflight.JudgeNCCLTests(n, rails, nil)
-	if a.json {
-		return fs, report.NCCLTestsJSON(a.stdout, n, v, fs)
+	if a.JSON {
+		return fs, report.NCCLTestsJSON(a.Stdout, n, v, fs)
 	}
-	return fs, report.NCCLTests(a.stdout, n, v, fs)
+	return fs, report.NCCLTests(a.Stdout, n, v, fs)
 }
 
 func checkOSU(a *app, _ checkOptions, text string) ([]finding.Finding, error) {
-	prof, err := a.fabricProfile()
+	prof, err := a.FabricProfile()
 	if err != nil {
 		return nil, err
 	}
@@ -81,20 +63,20 @@ func checkOSU(a *app, _ checkOptions, text string) ([]finding.Finding, error) {
 	if err != nil {
 		return nil, notThis("osu", err)
 	}
-	v, fs := preflight.JudgeOSU(o, expect(prof))
-	if a.json {
-		return fs, report.OSUJSON(a.stdout, o, v, fs)
+	v, fs := preflight.JudgeOSU(o, preflight.ExpectOf(prof))
+	if a.JSON {
+		return fs, report.OSUJSON(a.Stdout, o, v, fs)
 	}
-	return fs, report.OSU(a.stdout, o, v, fs)
+	return fs, report.OSU(a.Stdout, o, v, fs)
 }
 
 // checkPcap reads the capture as it comes: captures are larger than memory.
 func checkPcap(a *app, o checkOptions) ([]finding.Finding, error) {
-	prof, err := a.fabricProfile()
+	prof, err := a.FabricProfile()
 	if err != nil {
 		return nil, err
 	}
-	var r io.Reader = a.stdin
+	var r io.Reader = a.Stdin
 	if o.pcap != "-" {
 		f, err := os.Open(o.pcap)
 		if err != nil {
@@ -112,8 +94,8 @@ func checkPcap(a *app, o checkOptions) ([]finding.Finding, error) {
 		q = prof.Fabric.QoS
 	}
 	v, fs := preflight.JudgePcap(c, q)
-	if a.json {
-		return fs, report.CaptureJSON(a.stdout, c, v, fs)
+	if a.JSON {
+		return fs, report.CaptureJSON(a.Stdout, c, v, fs)
 	}
-	return fs, report.Capture(a.stdout, c, v, fs)
+	return fs, report.Capture(a.Stdout, c, v, fs)
 }

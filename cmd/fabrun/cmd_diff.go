@@ -45,10 +45,10 @@ func runDiff(_ context.Context, a *app, fileA, fileB string) error {
 	if nameA == nameB || nameA == "" || nameB == "" {
 		nameA, nameB = fileA, fileB
 	}
-	if a.json {
-		err = report.DiffJSON(a.stdout, nameA, nameB, ds)
+	if a.JSON {
+		err = report.DiffJSON(a.Stdout, nameA, nameB, ds)
 	} else {
-		err = report.Diff(a.stdout, nameA, nameB, ds)
+		err = report.Diff(a.Stdout, nameA, nameB, ds)
 	}
 	if err != nil {
 		return err

@@ -35,8 +35,8 @@ func runDSCP(a *app, word string) error {
 		}
 		return exit.UsageError(err, hint)
 	}
-	if a.json {
-		return report.DSCPJSON(a.stdout, m)
+	if a.JSON {
+		return report.DSCPJSON(a.Stdout, m)
 	}
-	return report.DSCP(a.stdout, m)
+	return report.DSCP(a.Stdout, m)
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -13,8 +11,8 @@ import (
 
 	"fabrun/envgen"
 	vartable "fabrun/envgen/vars"
-	"fabrun/launcher/cmdline"
 	"fabrun/launcher/exit"
+	"fabrun/launcher/job"
 	"fabrun/launcher/report"
 	"fabrun/profiles"
 	"fabrun/topology"
@@ -80,24 +78,24 @@ func runEnv(ctx context.Context, a *app, o envOptions, names []string) error {
 	if err != nil {
 		return err
 	}
-	h, err := a.loadHost(ctx)
+	h, err := a.Host(ctx)
 	if err != nil {
 		return err
 	}
-	profile, workload, err := a.jobProfiles(jobLook{})
+	profile, workload, err := a.Profiles(job.Sight{})
 	if err != nil {
 		return err
 	}
 	res := envgen.Compute(envgen.Input{
 		Hosts: []topology.Host{h}, Profile: profile, Workload: workload,
 		Job: envgen.Job{
-			Settings: a.settings(&h), Versions: &versions, Strict: o.strict,
+			Settings: a.Settings(&h), Versions: &versions, Strict: o.strict,
 			// What goes into an image is for the libraries there, as in 'fabrun docker run'.
 			InContainer: slices.Contains([]string{"docker", "k8s"}, o.format),
 		},
 	})
-	if a.profile == "" {
-		res.Findings = append(res.Findings, a.proposals(&h, a.from == "")...)
+	if a.Profile == "" {
+		res.Findings = append(res.Findings, a.Proposals(&h, a.From == "")...)
 		finding.Sort(res.Findings)
 	}
 	host := res.Hosts[0]
@@ -108,18 +106,18 @@ func runEnv(ctx context.Context, a *app, o envOptions, names []string) error {
 		return err
 	}
 	switch {
-	case a.json || o.format == "json":
+	case a.JSON || o.format == "json":
 		host.Vars = slices.DeleteFunc(host.Vars, func(v envgen.Var) bool { return v.Value == "" && v.Origin == envgen.FromPlan })
-		err = report.EnvJSON(a.stdout, res, host)
+		err = report.EnvJSON(a.Stdout, res, host)
 	case o.explain:
-		err = report.EnvExplain(a.stdout, host.Vars)
+		err = report.EnvExplain(a.Stdout, host.Vars)
 	default:
-		err = report.Env(a.stdout, report.OwnVars(host.Vars), o.format)
+		err = report.Env(a.Stdout, report.OwnVars(host.Vars), o.format)
 	}
 	if err != nil {
 		return err
 	}
-	if !a.json && o.format != "json" {
+	if !a.JSON && o.format != "json" {
 		if err := a.sayFindings(res.Contract, res.Findings); err != nil {
 			return err
 		}
@@ -132,15 +130,15 @@ func runEnv(ctx context.Context, a *app, o envOptions, names []string) error {
 
 // sayFindings writes the contract and what is wrong on standard error.
 func (a *app) sayFindings(contract string, fs []finding.Finding) error {
-	if a.quiet {
+	if a.Quiet {
 		fs = slices.DeleteFunc(slices.Clone(fs), func(f finding.Finding) bool { return f.Severity != finding.Error })
-	} else if _, err := fmt.Fprintf(a.own(), "%s\n", contract); err != nil {
+	} else if _, err := fmt.Fprintf(a.Own(), "%s\n", contract); err != nil {
 		return err
 	}
-	if !a.verbose {
+	if !a.Verbose {
 		fs = slices.DeleteFunc(slices.Clone(fs), func(f finding.Finding) bool { return f.Severity == finding.Note && f.ID != "profile.proposal" })
 	}
-	return report.Findings(a.own(), fs)
+	return report.Findings(a.Own(), fs)
 }
 
 func (o envOptions) versions() (envgen.Versions, error) {
@@ -184,44 +182,4 @@ func profileError(err error) error {
 		return exit.UsageError(err, "there are: "+strings.Join(unknown.Known, ", "))
 	}
 	return exit.UsageError(err, "'fabrun profile list' names those there are")
-}
-
-// settings is what is already set: in the environment of a snapshot, or in
-// this process's.
-func (a *app) settings(h *topology.Host) []envgen.Setting {
-	if a.from == "" {
-		return cmdline.Settings(a.env)
-	}
-	env, left := a.replayEnv(*h)
-	if left != "" && !a.quiet {
-		fmt.Fprintf(a.own(), "note: %s\n", left)
-	}
-	return cmdline.Settings(env)
-}
-
-// proposals say which profile fits what is seen; it is not taken by itself. With
-// files, a profile's match.files are looked for on this machine too.
-func (a *app) proposals(h *topology.Host, files bool) []finding.Finding {
-	seen := envgen.SeenOn(h)
-	if files {
-		for _, i := range profiles.List(a.profileDirs()) {
-			p, err := profiles.Load(a.profileDirs(), i.Name)
-			if err != nil {
-				continue // profile list shows it
-			}
-			for _, f := range p.Match.Files {
-				if _, err := os.Stat(filepath.Join("/", a.root, f)); err == nil {
-					seen.Files = append(seen.Files, f)
-				}
-			}
-		}
-	}
-	p, ok := profiles.Propose(a.profileDirs(), seen)
-	if !ok {
-		return nil
-	}
-	return []finding.Finding{{
-		ID: "profile.proposal", Severity: finding.Note, Host: h.Name, Subject: p.Name, Seen: p.Why, Wanted: "a fabric profile",
-		Why: "this looks like: " + p.About, Hint: "--profile " + p.Name,
-	}}
 }

@@ -10,7 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"fabrun/launcher/exit"
+	"fabrun/launcher/files"
 	"fabrun/launcher/hosts"
+	"fabrun/launcher/job"
 	"fabrun/launcher/report"
 	"fabrun/topology/finding"
 )
@@ -81,7 +83,7 @@ func runHosts(a *app, opts hostsOptions) error {
 		return err
 	}
 	if opts.topology != "" {
-		if alloc, err = orderByTopology(alloc, opts.topology); err != nil {
+		if alloc, err = job.OrderByTopology(alloc, opts.topology); err != nil {
 			return err
 		}
 	}
@@ -90,20 +92,20 @@ func runHosts(a *app, opts hostsOptions) error {
 		alloc.Findings = append(alloc.Findings, hosts.Check(alloc, d)...)
 	}
 	switch {
-	case a.json || opts.format == "json":
-		err = report.HostsJSON(a.stdout, alloc)
+	case a.JSON || opts.format == "json":
+		err = report.HostsJSON(a.Stdout, alloc)
 	case opts.fold:
-		_, err = fmt.Fprintln(a.stdout, hosts.Compress(alloc.Names()))
+		_, err = fmt.Fprintln(a.Stdout, hosts.Compress(alloc.Names()))
 	case opts.format != "":
 		var text string
 		if text, err = hosts.Format(alloc, d); err == nil {
-			_, err = io.WriteString(a.stdout, text)
+			_, err = io.WriteString(a.Stdout, text)
 		}
 		for _, f := range alloc.Findings {
-			fmt.Fprintf(a.own(), "%s: %s: %s\n        %s\n", f.Severity, f.Host, f.Seen, f.Hint)
+			fmt.Fprintf(a.Own(), "%s: %s: %s\n        %s\n", f.Severity, f.Host, f.Seen, f.Hint)
 		}
 	default:
-		err = report.Hosts(a.stdout, alloc)
+		err = report.Hosts(a.Stdout, alloc)
 	}
 	if err != nil {
 		return exit.WithHint(fmt.Errorf("write hosts: %w", err), "")
@@ -132,11 +134,11 @@ func (a *app) hostsOf(opts hostsOptions) (hosts.Allocation, error) {
 	case opts.list != "":
 		text := opts.list
 		if text == "-" {
-			in, err := io.ReadAll(io.LimitReader(a.stdin, maxInput))
+			in, err := files.ReadAll(a.Stdin, files.MaxRead)
 			if err != nil {
 				return hosts.Allocation{}, exit.WithHint(fmt.Errorf("read standard input: %w", err), "")
 			}
-			text = string(in)
+			text = in
 		}
 		alloc, err := hosts.ParseList(text)
 		if err != nil {
@@ -145,25 +147,12 @@ func (a *app) hostsOf(opts hostsOptions) (hosts.Allocation, error) {
 		alloc.Source = "--list"
 		return alloc, nil
 	case opts.dialect != "":
-		alloc, err := readJobHosts(opts.hostfile, hosts.Dialect(opts.dialect))
+		alloc, err := job.ReadHosts(opts.hostfile, hosts.Dialect(opts.dialect))
 		if err != nil {
 			return alloc, exit.WithHint(fmt.Errorf("--hostfile: %w", err), "")
 		}
 		alloc.Source = "--hostfile " + opts.hostfile
 		return alloc, nil
 	}
-	return a.allocation(opts.hosts, opts.hostfile)
-}
-
-// orderByTopology puts hosts that share a switch or a block next to each other.
-func orderByTopology(alloc hosts.Allocation, path string) (hosts.Allocation, error) {
-	text, err := readInput(path)
-	if err != nil {
-		return alloc, exit.WithHint(fmt.Errorf("read topology: %w", err), "")
-	}
-	t, err := hosts.ParseTopology(text)
-	if err != nil {
-		return alloc, exit.WithHint(fmt.Errorf("topology %q: %w", path, err), "")
-	}
-	return hosts.Order(alloc, t), nil
+	return a.Allocation(opts.hosts, opts.hostfile)
 }

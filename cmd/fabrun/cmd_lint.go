@@ -2,12 +2,12 @@ package main
 
 import (
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
 	"fabrun/envgen"
 	"fabrun/launcher/exit"
+	"fabrun/launcher/files"
 	"fabrun/launcher/lint"
 	"fabrun/launcher/report"
 	"fabrun/topology/finding"
@@ -45,7 +45,7 @@ runs, or a file that cannot be read; 2 wrong usage.`,
 }
 
 func runLint(a *app, opts lintOptions, files []string) error {
-	profile, err := a.fabricProfile()
+	profile, err := a.FabricProfile()
 	if err != nil {
 		return err
 	}
@@ -57,10 +57,10 @@ func runLint(a *app, opts lintOptions, files []string) error {
 		}
 		problems = append(problems, lint.Judge(lint.Read(name, text), profile, opts.versions)...)
 	}
-	if a.json {
-		err = report.LintJSON(a.stdout, files, problems)
+	if a.JSON {
+		err = report.LintJSON(a.Stdout, files, problems)
 	} else {
-		err = report.Lint(a.stdout, files, problems)
+		err = report.Lint(a.Stdout, files, problems)
 	}
 	if err != nil {
 		return err
@@ -76,18 +76,15 @@ func runLint(a *app, opts lintOptions, files []string) error {
 // readText reads a file that somebody hands over, or standard input for "-".
 func (a *app) readText(name string) ([]byte, error) {
 	if name != "-" {
-		text, err := readInput(name)
+		text, err := files.Read(name)
 		if err != nil {
 			return nil, fmt.Errorf("read: %w", err)
 		}
 		return text, nil
 	}
-	text, err := io.ReadAll(io.LimitReader(a.stdin, maxInput+1))
+	text, err := files.ReadAll(a.Stdin, files.MaxRead)
 	if err != nil {
 		return nil, fmt.Errorf("read standard input: %w", err)
 	}
-	if len(text) > maxInput {
-		return nil, fmt.Errorf("read standard input: larger than %d MB", maxInput>>20)
-	}
-	return text, nil
+	return []byte(text), nil
 }

@@ -7,24 +7,13 @@ import (
 	"github.com/spf13/pflag"
 
 	"fabrun/launcher/exit"
+	"fabrun/launcher/job"
 	"fabrun/launcher/report"
 	"fabrun/topology/finding"
 )
 
-func (o *jobOptions) addFlags(f *pflag.FlagSet) {
-	f.Var((*named)(&o.hosts), "hosts", "the job's hosts: a `list` like 'node[01-12]', 'n1:8,n2:8', addresses")
-	f.Var((*named)(&o.hostfile), "hostfile", "read the job's hosts from this `file`")
-	f.Var((*named)(&o.topology), "topology", "order the hosts by switch or block as this `file` says (topology.conf, topology.yaml, topograph)")
-	f.BoolVar(&o.strict, "strict", false, "RDMA or nothing: refuse to start, or end the job, when the plan does not hold")
-	f.StringVar(&o.nccl, "nccl-version", "", "NCCL's `version` in the job, where it is not the one found on the hosts")
-	f.StringVar(&o.ucx, "ucx-version", "", "UCX's `version` in the job, likewise")
-	o.preflightFlags(f)
-	o.nodes.addFlags(f)
-	o.spread.addFlags(f)
-}
-
 func newPlanCmd(a *app) *cobra.Command {
-	var o jobOptions
+	var o job.Options
 	c := &cobra.Command{
 		Use:   "plan [flags] [--] CMD…",
 		Short: "Print exactly what run would do",
@@ -39,26 +28,26 @@ there.`,
 		RunE: func(c *cobra.Command, args []string) error { return runPlan(c.Context(), a, o, args) },
 	}
 	c.Flags().SetInterspersed(false)
-	o.addFlags(c.Flags())
+	jobFlags(c.Flags(), &o)
 	a.withEnvFlag(c.Flags())
 	return c
 }
 
 // withEnvFlag is for verbs that replay a decision.
 func (a *app) withEnvFlag(f *pflag.FlagSet) {
-	f.BoolVar(&a.withEnv, "with-env", false, "with --from: what is set for NCCL, UCX and MPI in this shell counts too, before the snapshot's own")
+	f.BoolVar(&a.WithEnv, "with-env", false, "with --from: what is set for NCCL, UCX and MPI in this shell counts too, before the snapshot's own")
 }
 
-func runPlan(ctx context.Context, a *app, o jobOptions, args []string) error {
-	todo, err := a.planJob(ctx, o, args)
+func runPlan(ctx context.Context, a *app, o job.Options, args []string) error {
+	todo, err := a.Plan(ctx, o, args)
 	if err != nil {
 		return err
 	}
 	p := todo.Plan
-	if a.json {
-		err = report.PlanJSON(a.stdout, p)
+	if a.JSON {
+		err = report.PlanJSON(a.Stdout, p)
 	} else {
-		err = report.Plan(a.stdout, p, a.verbose)
+		err = report.Plan(a.Stdout, p, a.Verbose)
 	}
 	if worst, ok := finding.Worst(p.Findings); err == nil && ok && worst == finding.Error {
 		return exit.ErrFindings

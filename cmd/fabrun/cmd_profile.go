@@ -41,12 +41,12 @@ func newProfileListCmd(a *app) *cobra.Command {
 }
 
 func runProfileList(a *app) error {
-	fabrics, workloads := profiles.List(a.profileDirs()), profiles.ListWorkloads(a.profileDirs())
+	fabrics, workloads := profiles.List(a.ProfileDirs()), profiles.ListWorkloads(a.ProfileDirs())
 	write := report.Profiles
-	if a.json {
+	if a.JSON {
 		write = report.ProfilesJSON
 	}
-	if err := write(a.stdout, fabrics, workloads); err != nil {
+	if err := write(a.Stdout, fabrics, workloads); err != nil {
 		return err
 	}
 	for _, i := range append(fabrics, workloads...) {
@@ -85,18 +85,18 @@ Exit status: 0 fine; 1 a file is wrong or cannot be read; 2 no such profile.`,
 }
 
 func runProfileShow(a *app, name string) error {
-	p, w, err := profiles.LoadAny(a.profileDirs(), name)
+	p, w, err := profiles.LoadAny(a.ProfileDirs(), name)
 	switch {
 	case err != nil:
 		return profileError(err)
-	case w != nil && a.json:
-		return report.WorkloadJSON(a.stdout, *w)
+	case w != nil && a.JSON:
+		return report.WorkloadJSON(a.Stdout, *w)
 	case w != nil:
-		return report.Workload(a.stdout, *w)
-	case a.json:
-		return report.ProfileJSON(a.stdout, *p)
+		return report.Workload(a.Stdout, *w)
+	case a.JSON:
+		return report.ProfileJSON(a.Stdout, *p)
 	default:
-		return report.Profile(a.stdout, *p)
+		return report.Profile(a.Stdout, *p)
 	}
 }
 
@@ -112,7 +112,7 @@ func newProfileCheckCmd(a *app) *cobra.Command {
 }
 
 func runProfileCheck(a *app, file string) error {
-	p, w, err := profiles.CheckFile(a.profileDirs(), file)
+	p, w, err := profiles.CheckFile(a.ProfileDirs(), file)
 	if err != nil {
 		return exit.WithHint(err, "'fabrun profile show roce-dscp26' prints one that is right")
 	}
@@ -122,9 +122,9 @@ func runProfileCheck(a *app, file string) error {
 	} else {
 		name, about = p.Name, p.About
 	}
-	if a.json {
-		return report.ProfileCheckJSON(a.stdout, file, kind, name)
+	if a.JSON {
+		return report.ProfileCheckJSON(a.Stdout, file, kind, name)
 	}
-	_, err = fmt.Fprintf(a.stdout, "%s: fine: %s %s (%s)\n", file, kind, name, about)
+	_, err = fmt.Fprintf(a.Stdout, "%s: fine: %s %s (%s)\n", file, kind, name, about)
 	return err
 }

@@ -40,7 +40,7 @@ func runProfileQoS(a *app, name string, q qosForm) error {
 	if q.host && q.dialect != "" {
 		return exit.UsageError(errors.New("--host and --switch are two forms: give one"), "")
 	}
-	p, err := profiles.Load(a.profileDirs(), name)
+	p, err := profiles.Load(a.ProfileDirs(), name)
 	if err != nil {
 		return profileError(err)
 	}
@@ -62,10 +62,10 @@ func runProfileQoS(a *app, name string, q qosForm) error {
 			return exit.UsageError(err, "for example --switch arista --ports 1/1-3/4")
 		}
 	}
-	if a.json {
-		return report.QoSConfigJSON(a.stdout, p.Name, form, lines)
+	if a.JSON {
+		return report.QoSConfigJSON(a.Stdout, p.Name, form, lines)
 	}
-	return report.QoSConfig(a.stdout, lines)
+	return report.QoSConfig(a.Stdout, lines)
 }
 
 // hostTargets reads "ens1f0np0:mlx5_0"; without the device it stays to be filled in.
@@ -87,7 +87,7 @@ func hostTargets(words []string) ([]qosconf.Target, error) {
 // checkSwitch is check --switch-output: what a switch printed, against the
 // profile where one is named.
 func checkSwitch(a *app, _ checkOptions, text string) ([]finding.Finding, error) {
-	p, err := a.fabricProfile()
+	p, err := a.FabricProfile()
 	if err != nil {
 		return nil, err
 	}
@@ -101,8 +101,8 @@ func checkSwitch(a *app, _ checkOptions, text string) ([]finding.Finding, error)
 	}
 	sw := qosconf.ReadSwitch(text)
 	c := qosconf.Compare(sw, plan)
-	if a.json {
-		return c.Findings, report.SwitchJSON(a.stdout, sw, plan, c)
+	if a.JSON {
+		return c.Findings, report.SwitchJSON(a.Stdout, sw, plan, c)
 	}
-	return c.Findings, report.Switch(a.stdout, sw, plan, c)
+	return c.Findings, report.Switch(a.Stdout, sw, plan, c)
 }

@@ -52,10 +52,10 @@ func runReport(a *app, o reportOptions, name string) error {
 		if o.html != "" || o.against != "" {
 			return exit.UsageError(fmt.Errorf("%s is what an epilog left of a job on one node: it has no page and is not compared", name), "as text, or --json")
 		}
-		if !a.json {
-			return report.NodeJobText(a.stdout, job)
+		if !a.JSON {
+			return report.NodeJobText(a.Stdout, job)
 		}
-		return report.NodeJobJSON(a.stdout, job)
+		return report.NodeJobJSON(a.Stdout, job)
 	}
 	rec, err := readRecord(name)
 	if err != nil {
@@ -82,20 +82,20 @@ func runReport(a *app, o reportOptions, name string) error {
 func (a *app) showRecord(o reportOptions, rec report.Record, cmp *report.Comparison) error {
 	switch {
 	case o.html == "-":
-		return report.RecordedHTML(a.stdout, rec, cmp)
+		return report.RecordedHTML(a.Stdout, rec, cmp)
 	case o.html != "":
 		return writePage(o.html, rec, cmp)
-	case a.json:
-		return report.RecordedJSON(a.stdout, rec, cmp)
+	case a.JSON:
+		return report.RecordedJSON(a.Stdout, rec, cmp)
 	case cmp != nil:
-		return report.Compared(a.stdout, *cmp)
+		return report.Compared(a.Stdout, *cmp)
 	}
-	return report.Recorded(a.stdout, rec)
+	return report.Recorded(a.Stdout, rec)
 }
 
 // readNodeJob reads what a Slurm epilog left; false where the file is something else.
 func readNodeJob(name string) (job report.NodeJob, ok bool) {
-	text, err := readInput(name)
+	text, err := files.Read(name)
 	return job, err == nil && json.Unmarshal(text, &job) == nil && job.Schema == report.SchemaNodeJob
 }
 

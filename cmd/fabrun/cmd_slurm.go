@@ -21,6 +21,7 @@ import (
 	"fabrun/launcher/exit"
 	"fabrun/launcher/eyes"
 	"fabrun/launcher/hosts"
+	"fabrun/launcher/job"
 	"fabrun/launcher/preflight"
 	"fabrun/launcher/report"
 	"fabrun/launcher/watch"
@@ -118,10 +119,10 @@ func (a *app) slurmLog(c *cobra.Command, o slurmOptions) func() {
 	if job := a.slurmJob(); job != "" {
 		about += ": job " + job
 	}
-	stderr, log := a.stderr, openSystemLog(o.syslog, about)
-	a.stderr = both{stderr, log}
+	stderr, log := a.Stderr, openSystemLog(o.syslog, about)
+	a.Stderr = both{stderr, log}
 	return func() {
-		a.stderr = stderr
+		a.Stderr = stderr
 		log.close()
 	}
 }
@@ -131,7 +132,7 @@ func (a *app) slurmLog(c *cobra.Command, o slurmOptions) func() {
 var errNodeFault = errors.New("fault of the node")
 
 func (a *app) slurmOwnFault(err error) {
-	fmt.Fprintf(a.stderr, "fabrun: %v\n        this is fabrun's own trouble, not the node's: exit status 0\n", err)
+	fmt.Fprintf(a.Stderr, "fabrun: %v\n        this is fabrun's own trouble, not the node's: exit status 0\n", err)
 }
 
 // nodeFlags are the flags of what looks at a node as root. Of the environment it
@@ -139,7 +140,7 @@ func (a *app) slurmOwnFault(err error) {
 // lead to files of its user's.
 func nodeFlags(a *app, c *cobra.Command, o *slurmOptions) {
 	c.PreRun = func(*cobra.Command, []string) {
-		a.env = slices.DeleteFunc(slices.Clone(a.env), func(kv string) bool {
+		a.Env = slices.DeleteFunc(slices.Clone(a.Env), func(kv string) bool {
 			name, _, _ := strings.Cut(kv, "=")
 			return !strings.HasPrefix(name, "SLURM") && !strings.HasPrefix(name, "LC_") && name != "LANG"
 		})
@@ -183,9 +184,9 @@ func runSlurmProlog(ctx context.Context, a *app, o slurmOptions) error {
 	}
 	job := a.slurmJob()
 	if job != "" {
-		defer store.saveJob(job, report.NodeJob{Job: job, Started: time.Now(), First: eyes.NewMeter(a.slurmNode(o)).Look(time.Now(), true)}, a.stderr)
+		defer store.saveJob(job, report.NodeJob{Job: job, Started: time.Now(), First: eyes.NewMeter(a.slurmNode(o)).Look(time.Now(), true)}, a.Stderr)
 	}
-	key := fmt.Sprintf("%s %s %d", buildVersion(), a.profile, o.ports)
+	key := fmt.Sprintf("%s %s %d", buildVersion(), a.Profile, o.ports)
 	if store.cachedGood(key, o.cache, time.Now()) {
 		return nil
 	}
@@ -194,17 +195,17 @@ func runSlurmProlog(ctx context.Context, a *app, o slurmOptions) error {
 		return err
 	}
 	for _, f := range look.notes {
-		fmt.Fprintf(a.stderr, "fabrun: %s: %s %s: %s\n", f.Severity, f.ID, f.Subject, f.Seen)
+		fmt.Fprintf(a.Stderr, "fabrun: %s: %s %s: %s\n", f.Severity, f.ID, f.Subject, f.Seen)
 	}
 	if len(look.faults) == 0 {
-		store.saveCache(key, time.Now(), a.stderr)
+		store.saveCache(key, time.Now(), a.Stderr)
 		store.forget(faultFile)
 		return nil
 	}
-	store.saveFault(faultReason(look.faults), a.stderr)
-	fmt.Fprintf(a.stderr, "fabrun: %s: %s\n", a.slurmNode(o), faultReason(look.faults))
+	store.saveFault(faultReason(look.faults), a.Stderr)
+	fmt.Fprintf(a.Stderr, "fabrun: %s: %s\n", a.slurmNode(o), faultReason(look.faults))
 	for _, f := range look.faults {
-		fmt.Fprintf(a.stderr, "fabrun: %s: %s: %s, wanted %s\n        %s\n", f.ID, f.Subject, f.Seen, f.Wanted, f.Hint)
+		fmt.Fprintf(a.Stderr, "fabrun: %s: %s: %s, wanted %s\n        %s\n", f.ID, f.Subject, f.Seen, f.Wanted, f.Hint)
 	}
 	return errNodeFault
 }
@@ -244,9 +245,9 @@ func runSlurmEpilog(_ context.Context, a *app, o slurmOptions) error {
 	verdict := watch.JudgeCounters(watch.CounterJob{Hosts: []string{last.Host}}, []watch.HostTraffic{traffic})
 	rec.Ended, rec.Traffic, rec.Events = &now, &traffic, verdict.Events
 	for _, e := range rec.Events {
-		fmt.Fprintf(a.stderr, "fabrun: job %s: %s: %s\n", job, e.Severity, e.Text)
+		fmt.Fprintf(a.Stderr, "fabrun: job %s: %s: %s\n", job, e.Severity, e.Text)
 	}
-	store.saveJob(job, rec, a.stderr)
+	store.saveJob(job, rec, a.Stderr)
 	return nil
 }
 
@@ -279,9 +280,9 @@ func runSlurmHealth(ctx context.Context, a *app, o slurmOptions) error {
 	if err != nil {
 		return err
 	}
-	if a.from != "" {
+	if a.From != "" {
 		if len(look.faults) > 0 {
-			fmt.Fprintf(a.stderr, "fabrun: %s: %s\n        it is a snapshot: this node is left as it is\n", a.from, faultReason(look.faults))
+			fmt.Fprintf(a.Stderr, "fabrun: %s: %s\n        it is a snapshot: this node is left as it is\n", a.From, faultReason(look.faults))
 		}
 		return nil
 	}
@@ -297,7 +298,7 @@ func runSlurmHealth(ctx context.Context, a *app, o slurmOptions) error {
 	if err != nil {
 		return fmt.Errorf("%s show node %s: %w", scontrol, node, err)
 	}
-	good := store.countGood(len(look.faults) == 0, a.stderr)
+	good := store.countGood(len(look.faults) == 0, a.Stderr)
 	state, noted := parseNodeState(string(out)), store.fault()
 	var args []string
 	action := decideHealth(state, noted, look.faults, good)
@@ -309,7 +310,7 @@ func runSlurmHealth(ctx context.Context, a *app, o slurmOptions) error {
 	default:
 		return nil
 	}
-	fmt.Fprintf(a.stderr, "fabrun: scontrol %s\n", strings.Join(args, " "))
+	fmt.Fprintf(a.Stderr, "fabrun: scontrol %s\n", strings.Join(args, " "))
 	if text, err := exec.CommandContext(ctx, scontrol, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("%s %s: %w: %s", scontrol, strings.Join(args, " "), err, bytes.TrimSpace(text))
 	}
@@ -335,7 +336,7 @@ func findScontrol(given string) (string, error) {
 // slurmJob is the job's number, "" where there is none that can name a file.
 func (a *app) slurmJob() string {
 	for _, name := range []string{"SLURM_JOB_ID", "SLURM_JOBID"} {
-		if v, ok := a.getenv(name); ok && v != "" && len(v) < 20 && strings.Trim(v, "0123456789") == "" {
+		if v, ok := a.Getenv(name); ok && v != "" && len(v) < 20 && strings.Trim(v, "0123456789") == "" {
 			return v
 		}
 	}
@@ -346,7 +347,7 @@ func (a *app) slurmNode(o slurmOptions) string {
 	if o.node != "" {
 		return o.node
 	}
-	if v, ok := a.getenv("SLURMD_NODENAME"); ok && plainNode(v) {
+	if v, ok := a.Getenv("SLURMD_NODENAME"); ok && plainNode(v) {
 		return v
 	}
 	name, err := os.Hostname()
@@ -372,13 +373,13 @@ type nodeLook struct {
 // lookAtNode judges this node by /etc/fabrun alone and remembers its ports.
 func (a *app) lookAtNode(ctx context.Context, o slurmOptions, store *nodeStore) (nodeLook, error) {
 	var p profiles.Profile
-	if a.profile != "" {
+	if a.Profile != "" {
 		var err error
-		if p, err = profiles.Load(profiles.Dirs{slurmProfiles}, a.profile); err != nil {
+		if p, err = profiles.Load(profiles.Dirs{slurmProfiles}, a.Profile); err != nil {
 			return nodeLook{}, err
 		}
 	}
-	h, err := a.loadHost(ctx)
+	h, err := a.Host(ctx)
 	if err != nil {
 		return nodeLook{}, err
 	}
@@ -400,7 +401,7 @@ func (a *app) lookAtNode(ctx context.Context, o slurmOptions, store *nodeStore) 
 		}
 	}
 	if len(look.faults) == 0 {
-		store.saveBaseline(base, now, a.stderr)
+		store.saveBaseline(base, now, a.Stderr)
 	}
 	return look, nil
 }
@@ -426,16 +427,16 @@ Exit status: 0, always: any other cancels the task.`,
 
 func runSlurmTaskProlog(ctx context.Context, a *app) error {
 	var out bytes.Buffer
-	p, w, err := a.jobProfiles(jobLook{})
+	p, w, err := a.Profiles(job.Sight{})
 	if err != nil {
 		return err
 	}
-	h, err := a.loadHost(ctx)
+	h, err := a.Host(ctx)
 	if err != nil {
 		return err
 	}
 	// The settings are the task's own, also when the node is looked at through --from.
-	settings := cmdline.Settings(a.env)
+	settings := cmdline.Settings(a.Env)
 	res := envgen.Compute(envgen.Input{Hosts: []topology.Host{h}, Profile: p, Workload: w, Job: envgen.Job{Settings: settings}})
 	if len(res.Hosts) == 0 {
 		return nil
@@ -448,11 +449,11 @@ func runSlurmTaskProlog(ctx context.Context, a *app) error {
 			}
 		}
 	}
-	marker := cmdline.ParseMarker(a.env)
+	marker := cmdline.ParseMarker(a.Env)
 	var set []string
 	for _, v := range vars {
 		// What the job has set stays, whoever set it but an outer fabrun.
-		if old, ok := a.getenv(v.Name); ok && !slices.Contains(marker.Vars, v.Name+"="+old) {
+		if old, ok := a.Getenv(v.Name); ok && !slices.Contains(marker.Vars, v.Name+"="+old) {
 			continue
 		}
 		if v.Origin == envgen.FromSite || v.Origin == envgen.FromImage || hardGate(v) {
@@ -478,7 +479,7 @@ func runSlurmTaskProlog(ctx context.Context, a *app) error {
 			}
 		}
 	}
-	_, err = io.Copy(a.stdout, &out)
+	_, err = io.Copy(a.Stdout, &out)
 	return err
 }
 
@@ -492,7 +493,7 @@ func hardGate(v envgen.Var) bool {
 
 // tasksHere is how many tasks of the step this node runs; nil unknown.
 func (a *app) tasksHere() *int {
-	text, _ := a.getenv("SLURM_STEP_TASKS_PER_NODE")
+	text, _ := a.Getenv("SLURM_STEP_TASKS_PER_NODE")
 	counts, err := hosts.ParseRunLengths(text)
 	node := a.envNumber("SLURM_NODEID")
 	if err != nil || node == nil || *node >= len(counts) {
@@ -502,7 +503,7 @@ func (a *app) tasksHere() *int {
 }
 
 func (a *app) envNumber(name string) *int {
-	v, ok := a.getenv(name)
+	v, ok := a.Getenv(name)
 	if !ok {
 		return nil
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fabrun/launcher/exit"
+	"fabrun/launcher/files"
 	"fabrun/launcher/report"
 	"fabrun/profiles"
 )
@@ -43,8 +44,8 @@ func runSlurmSelftest(ctx context.Context, a *app, o slurmOptions) error {
 	checks := []report.SelfCheck{a.tryProfile(), a.tryState(o), trySystemLog(o), a.tryLook(ctx, o)}
 	checks = append(checks, a.trySlurm(ctx, o)...)
 	bad := slices.ContainsFunc(checks, func(c report.SelfCheck) bool { return c.OK != nil && !*c.OK })
-	if a.json {
-		if err := report.SelftestJSON(a.stdout, checks); err != nil {
+	if a.JSON {
+		if err := report.SelftestJSON(a.Stdout, checks); err != nil {
 			return err
 		}
 	} else {
@@ -57,7 +58,7 @@ func runSlurmSelftest(ctx context.Context, a *app, o slurmOptions) error {
 			if c.Hint != "" {
 				line += fmt.Sprintf("%23s→ %s\n", "", c.Hint)
 			}
-			if _, err := fmt.Fprint(a.stdout, line); err != nil {
+			if _, err := fmt.Fprint(a.Stdout, line); err != nil {
 				return err
 			}
 		}
@@ -77,10 +78,10 @@ func fails(name, hint string, err error) report.SelfCheck {
 }
 
 func (a *app) tryProfile() report.SelfCheck {
-	if a.profile == "" {
+	if a.Profile == "" {
 		return works("profile", "none named: every active port counts, no rate is wanted")
 	}
-	p, err := profiles.Load(profiles.Dirs{slurmProfiles}, a.profile)
+	p, err := profiles.Load(profiles.Dirs{slurmProfiles}, a.Profile)
 	if err != nil {
 		return fails("profile", "the doors read "+slurmProfiles+" and the built-in profiles only; 'fabrun profile check FILE' finds mistakes", err)
 	}
@@ -183,7 +184,7 @@ func tryScript(name, path string) report.SelfCheck {
 	case !st.Mode().IsRegular() || st.Mode()&0o111 == 0:
 		return fails(name, "chmod 755 "+path, fmt.Errorf("%s cannot be executed", path))
 	}
-	text, err := readInput(path)
+	text, err := files.Read(path)
 	if err != nil {
 		return report.SelfCheck{Name: name, Text: err.Error()}
 	}

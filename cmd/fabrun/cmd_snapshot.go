@@ -3,15 +3,12 @@ package main
 import (
 	"bytes"
 	"context"
-	"fmt"
-	"io"
 	"io/fs"
-	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"fabrun/launcher/files"
+	"fabrun/launcher/look"
 	"fabrun/launcher/report"
 	"fabrun/topology"
 	"fabrun/topology/discover"
@@ -57,10 +54,10 @@ Exit status: 0 written; 1 could not be taken or written; 2 usage.`,
 }
 
 func runSnapshot(ctx context.Context, a *app, o snapshotOptions) error {
-	opts := live.Everything(a.env, a.nvmlHelper())
-	opts.Launchers = func() []topology.Launcher { return a.launchersHere(ctx) }
+	opts := live.Everything(a.Env, a.Helper())
+	opts.Launchers = func() []topology.Launcher { return a.LaunchersHere(ctx) }
 	if o.quick {
-		opts = live.Options{Env: a.env, Counters: o.counters}
+		opts = live.Options{Env: a.Env, Counters: o.counters}
 	}
 	for _, p := range o.programs {
 		opts.Places = append(opts.Places, live.Asked{Role: topology.RoleProgram, Path: p})
@@ -69,7 +66,7 @@ func runSnapshot(ctx context.Context, a *app, o snapshotOptions) error {
 		opts.Places = append(opts.Places, live.Asked{Role: topology.RoleDirectory, Path: p})
 	}
 	opts.LibraryPath = o.libraryPath
-	b, err := lookPatiently(ctx, a, opts, func(fsys fs.FS, _ string) (bytes.Buffer, error) {
+	b, err := look.Patiently(ctx, &a.Machines, opts, func(fsys fs.FS, _ string) (bytes.Buffer, error) {
 		var b bytes.Buffer
 		err := discover.Capture(fsys, &b)
 		return b, err
@@ -77,30 +74,12 @@ func runSnapshot(ctx context.Context, a *app, o snapshotOptions) error {
 	if err != nil {
 		return err
 	}
-	if a.json {
-		return report.SnapshotJSON(a.stdout, b.String())
+	if a.JSON {
+		return report.SnapshotJSON(a.Stdout, b.String())
 	}
 	if o.output == "" {
-		_, err := a.stdout.Write(b.Bytes())
+		_, err := a.Stdout.Write(b.Bytes())
 		return err
 	}
 	return files.Write(o.output, b.Bytes(), files.Shared)
-}
-
-// readAllBounded reads r and refuses what is larger than limit.
-func readAllBounded(r io.Reader, limit int64) (string, error) {
-	var b strings.Builder
-	if f, ok := r.(*os.File); ok {
-		// The size spares growing; it is a hint only (pipes and sysfs have none).
-		if st, err := f.Stat(); err == nil {
-			b.Grow(int(min(st.Size(), limit)))
-		}
-	}
-	if _, err := io.Copy(&b, io.LimitReader(r, limit+1)); err != nil {
-		return "", err
-	}
-	if int64(b.Len()) > limit {
-		return "", fmt.Errorf("larger than %d MiB", limit>>20)
-	}
-	return b.String(), nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"fabrun/launcher/exit"
 	"fabrun/launcher/files"
+	"fabrun/launcher/job"
 	"fabrun/launcher/report"
 	"fabrun/profiles"
 	"fabrun/topology"
@@ -66,7 +67,7 @@ func runTopo(ctx context.Context, a *app, o topoOptions) error {
 	if o.matrix != "" {
 		return runTopoMatrix(a, o.matrix)
 	}
-	h, found, err := a.lookAtHost(ctx, live.Options{Helper: a.nvmlHelper(), Opinions: true})
+	h, found, err := a.Look(ctx, live.Options{Helper: a.Helper(), Opinions: true})
 	if err != nil {
 		return err
 	}
@@ -77,27 +78,27 @@ func runTopo(ctx context.Context, a *app, o topoOptions) error {
 	found = slices.Concat(found, topology.Judge(h, paths))
 	switch {
 	case o.ncclXML:
-		err = discover.WriteXML(a.stdout, h)
+		err = discover.WriteXML(a.Stdout, h)
 	case o.svg == "-":
-		err = a.drawTopo(a.stdout, h, paths)
+		err = a.drawTopo(a.Stdout, h, paths)
 	case o.svg != "":
 		var b bytes.Buffer
 		if err = a.drawTopo(&b, h, paths); err == nil {
 			err = files.Write(o.svg, b.Bytes(), files.Shared)
 		}
-	case a.json:
-		err = report.TopoJSON(a.stdout, h, paths, found)
-	case a.quiet:
-		_, err = fmt.Fprintln(a.stdout, report.TopoSentence(h, paths))
+	case a.JSON:
+		err = report.TopoJSON(a.Stdout, h, paths, found)
+	case a.Quiet:
+		_, err = fmt.Fprintln(a.Stdout, report.TopoSentence(h, paths))
 	default:
-		err = report.Topo(a.stdout, h, paths, found)
+		err = report.Topo(a.Stdout, h, paths, found)
 	}
 	return orFindings(err, found)
 }
 
 // drawTopo draws a host, and greys what a job of this profile would not use.
 func (a *app) drawTopo(w io.Writer, h topology.Host, paths []topology.Path) error {
-	prof, err := a.fabricProfile()
+	prof, err := a.FabricProfile()
 	if err != nil {
 		return err
 	}
@@ -105,7 +106,7 @@ func (a *app) drawTopo(w io.Writer, h topology.Host, paths []topology.Path) erro
 		prof = &profiles.Profile{}
 	}
 	var used []string
-	for _, r := range railsOf([]topology.Host{h}, *prof) {
+	for _, r := range job.RailsOf([]topology.Host{h}, *prof) {
 		for _, port := range r.Ports {
 			name, _, _ := strings.Cut(port, ":")
 			used = append(used, name)
@@ -133,10 +134,10 @@ func validateXML(a *app, h topology.Host, name string) error {
 		return fmt.Errorf("read %q: %w", name, err)
 	}
 	found = append(found, discover.ValidateXML(h, x)...)
-	if a.json {
-		err = report.ValidationJSON(a.stdout, name, found)
+	if a.JSON {
+		err = report.ValidationJSON(a.Stdout, name, found)
 	} else {
-		err = report.Validation(a.stdout, name, a.hostName(), found)
+		err = report.Validation(a.Stdout, name, a.Called(), found)
 	}
 	return orFindings(err, found)
 }

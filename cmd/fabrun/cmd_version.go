@@ -37,9 +37,9 @@ func newVersionCmd(a *app) *cobra.Command {
 }
 
 func runVersion(a *app) error {
-	if a.json {
-		return report.VersionJSON(a.stdout, report.Version{Version: buildVersion(), Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH})
+	if a.JSON {
+		return report.VersionJSON(a.Stdout, report.Version{Version: buildVersion(), Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH})
 	}
-	_, err := fmt.Fprintf(a.stdout, "fabrun %s (%s %s/%s)\n", buildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	_, err := fmt.Fprintf(a.Stdout, "fabrun %s (%s %s/%s)\n", buildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	return err
 }

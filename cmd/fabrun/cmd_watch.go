@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fabrun/launcher"
+	"fabrun/launcher/cmdline"
 	"fabrun/launcher/exit"
 	"fabrun/launcher/eyes"
 	"fabrun/launcher/report"
@@ -127,16 +128,16 @@ func runWatch(ctx context.Context, a *app, opts watchOptions, files []string) er
 
 // asItHappens says an event on stderr.
 func (a *app) asItHappens(e watch.Event) {
-	if e.Severity != watch.SeverityNote && (!a.quiet || e.Severity == watch.SeverityError) {
-		fmt.Fprintf(a.own(), "%s\n", report.EventLine(e))
+	if e.Severity != watch.SeverityNote && (!a.Quiet || e.Severity == watch.SeverityError) {
+		fmt.Fprintf(a.Own(), "%s\n", report.EventLine(e))
 	}
 }
 
 func writeVerdict(a *app, v watch.Verdict) error {
-	if !a.json {
-		return report.Watch(a.stdout, v)
+	if !a.JSON {
+		return report.Watch(a.Stdout, v)
 	}
-	return report.WatchJSON(a.stdout, v)
+	return report.WatchJSON(a.Stdout, v)
 }
 
 // readLog reads one file, or standard input for "-", to its end. An interrupt
@@ -156,7 +157,7 @@ func readLog(ctx context.Context, a *app, w *watch.Watcher, name string) error {
 	}
 	done := make(chan error, 1)
 	go func() {
-		_, err := w.Source(name).ReadFrom(a.stdin)
+		_, err := w.Source(name).ReadFrom(a.Stdin)
 		done <- err
 	}()
 	select {
@@ -179,7 +180,7 @@ func runEye(ctx context.Context, a *app, opts watchOptions, files []string) erro
 		return exit.UsageError(errors.New("--follow, --pattern and --counters read no other files"), "")
 	}
 	if opts.mkdir {
-		launcher.SweepRunDirs(append(a.runDirBases(), filepath.Dir(opts.follow)))
+		launcher.SweepRunDirs(append(launcher.RunDirBases(cmdline.Value(a.Env, "TMPDIR")), filepath.Dir(opts.follow)))
 		switch d, err := launcher.OpenRunDir(opts.follow); {
 		case err == nil:
 			defer d.Remove()
@@ -214,13 +215,13 @@ func runEye(ctx context.Context, a *app, opts watchOptions, files []string) erro
 		follow.Patterns = append(follow.Patterns, p)
 	}
 	follow.Census() // before it is said that this eye is open: then the ranks start
-	rec := report.NewRecorder(a.stdout, time.Now, report.RecordStart{Host: host, Version: buildVersion(), Command: []string{}, Hosts: []string{host}})
+	rec := report.NewRecorder(a.Stdout, time.Now, report.RecordStart{Host: host, Version: buildVersion(), Command: []string{}, Hosts: []string{host}})
 	cfg := eyes.Config{
 		Host: host, Follow: follow, Pairs: opts.pairs, Known: watch.Known{Promise: opts.promise()},
 		OnEvent: rec.Event, OnSample: rec.Sample, Relay: rec.Relay, OnQuiet: rec.Quiet,
 	}
 	if opts.counters {
-		cfg.Meter = eyes.NewMeter(host).WithGPUs(a.nvmlHelper())
+		cfg.Meter = eyes.NewMeter(host).WithGPUs(a.Helper())
 	}
 	node := eyes.NewNode(cfg)
 	ctx, cancel := context.WithCancel(ctx)
@@ -229,7 +230,7 @@ func runEye(ctx context.Context, a *app, opts watchOptions, files []string) erro
 	go func() {
 		defer cancel()
 		last := ""
-		in := bufio.NewScanner(a.stdin) // any end of the input is the end
+		in := bufio.NewScanner(a.Stdin) // any end of the input is the end
 		for in.Scan() {
 			last = in.Text() + "\n"
 		}
@@ -248,7 +249,7 @@ func runEye(ctx context.Context, a *app, opts watchOptions, files []string) erro
 	// After that: nobody writes to them any more.
 	if opts.keep && opts.follow != "" {
 		if err := eyes.EachLog(opts.follow, rec.Log); err != nil {
-			fmt.Fprintf(a.own(), "keeping the logs of %s: %v\n", host, err)
+			fmt.Fprintf(a.Own(), "keeping the logs of %s: %v\n", host, err)
 		}
 	}
 	if err != nil {

@@ -60,7 +60,7 @@ func (a *app) completeValues(root *cobra.Command) {
 func (a *app) completeProfiles(list func(profiles.Dirs) []profiles.Info) cobra.CompletionFunc {
 	return func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		var out []cobra.Completion
-		for _, p := range list(a.profileDirs()) {
+		for _, p := range list(a.ProfileDirs()) {
 			out = append(out, cobra.CompletionWithDesc(p.Name, p.About))
 		}
 		return out, cobra.ShellCompDirectiveDefault

@@ -15,6 +15,7 @@ import (
 	"fabrun/launcher/hosts"
 	"fabrun/launcher/plan"
 	"fabrun/launcher/remote"
+	"fabrun/launcher/report"
 )
 
 // sameProcess is a transport that runs fabrun itself, in this process, for each
@@ -47,10 +48,8 @@ func (s *sameProcess) Close() error { return nil }
 // part of the verdict of the whole job.
 func TestEyesOfOtherNodes(t *testing.T) {
 	var errs bytes.Buffer
-	a := &app{args: []string{"fabrun"}, stdout: &bytes.Buffer{}, stderr: &errs, stdin: strings.NewReader("")}
 	p := plan.Plan{Dialect: cmdline.OpenMPI5}
-	job := preparedJob{dir: t.TempDir(), spec: launcher.Spec{Argv: []string{"mpirun"}}}
-	w, err := a.watchJob(p, &job, runOptions{}, func() {})
+	w, err := eyes.WatchJob(eyes.JobConfig{Plan: p, Dir: t.TempDir(), Stderr: &errs, Say: report.Own(&errs, nil)}, &launcher.Spec{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,8 +68,8 @@ func TestEyesOfOtherNodes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w.Finish(launcher.Status{}, func(r eyes.Result) { a.sayResult(p, launcher.Status{}, r) })
-	for _, want := range []string{"n3 rank 1: FALLBACK to TCP (no-device)", "fabrun: FALLBACK to TCP: Some ranks use RDMA and others sockets"} {
+	w.Finish(launcher.Status{}, func(r eyes.Result) { errs.WriteString(r.Sentence) })
+	for _, want := range []string{"n3 rank 1: FALLBACK to TCP (no-device)", "FALLBACK to TCP: Some ranks use RDMA and others sockets"} {
 		if !strings.Contains(errs.String(), want) {
 			t.Errorf("stderr lacks %q:\n%s", want, errs.String())
 		}
@@ -86,7 +85,6 @@ func TestEyesOfOtherNodes(t *testing.T) {
 // node where it is written, and stays.
 func TestUserLogsOnOtherNodes(t *testing.T) {
 	var errs bytes.Buffer
-	a := &app{args: []string{"fabrun"}, stdout: &bytes.Buffer{}, stderr: &errs, stdin: strings.NewReader("")}
 	dir := t.TempDir()
 	old := filepath.Join(dir, "n2", "nccl.n2.1.log")
 	mine := filepath.Join(dir, "n2", "nccl.n2.20.log")
@@ -97,13 +95,13 @@ func TestUserLogsOnOtherNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	argv := []string{"mpirun", "-x", "NCCL_DEBUG_FILE=" + filepath.Join(dir, "nccl.%h.%p.log"), "./a.out"}
-	job := preparedJob{spec: launcher.Spec{Argv: argv, Env: []string{"NCCL_DEBUG=INFO"}}}
 	p := plan.Plan{Dialect: cmdline.OpenMPI5, Command: cmdline.Parse(cmdline.Launcher{Dialect: cmdline.OpenMPI5, Words: 1}, argv)}
-	w, err := a.watchJob(p, &job, runOptions{}, func() {})
+	spec := launcher.Spec{Argv: argv}
+	w, err := eyes.WatchJob(eyes.JobConfig{Plan: p, Env: []string{"NCCL_DEBUG=INFO"}, Stderr: &errs, Say: report.Own(&errs, nil)}, &spec)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if job.spec.Stdout != nil {
+	if spec.Stdout != nil {
 		t.Error("the job's streams are read although its logs go to files")
 	}
 	p.Hosts.Hosts = []hosts.Host{{Name: "n2"}}
@@ -112,7 +110,7 @@ func TestUserLogsOnOtherNodes(t *testing.T) {
 	if err := os.WriteFile(mine, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w.Finish(launcher.Status{}, func(r eyes.Result) { a.sayResult(p, launcher.Status{}, r) })
+	w.Finish(launcher.Status{}, func(r eyes.Result) { errs.WriteString(r.Sentence) })
 	if !strings.Contains(errs.String(), "n2 rank 1: FALLBACK to TCP (no-device)") || strings.Contains(errs.String(), "no-oob-interface") {
 		t.Errorf("stderr:\n%s", errs.String())
 	}
@@ -125,15 +123,14 @@ func TestUserLogsOnOtherNodes(t *testing.T) {
 // record when the run directories are gone.
 func TestRecordKeepsLogs(t *testing.T) {
 	var errs bytes.Buffer
-	a := &app{args: []string{"fabrun"}, stdout: &bytes.Buffer{}, stderr: &errs, stdin: strings.NewReader("")}
 	p := plan.Plan{Dialect: cmdline.OpenMPI5}
 	dir := t.TempDir()
 	rec := filepath.Join(dir, "job.rec")
-	job := preparedJob{dir: filepath.Join(dir, "run"), spec: launcher.Spec{Argv: []string{"mpirun"}}}
-	if err := os.Mkdir(job.dir, 0o700); err != nil {
+	here := filepath.Join(dir, "run")
+	if err := os.Mkdir(here, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	w, err := a.watchJob(p, &job, runOptions{record: rec}, func() {})
+	w, err := eyes.WatchJob(eyes.JobConfig{Plan: p, Dir: here, Stderr: &errs, Say: report.Own(&errs, nil), Record: rec}, &launcher.Spec{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,17 +140,16 @@ func TestRecordKeepsLogs(t *testing.T) {
 	tr.mu.Lock()
 	there := tr.dirs["n2"]
 	tr.mu.Unlock()
-	logs := map[string]string{job.dir: "nccl.n1.10.log", there: "nccl.n2.20.log"}
+	logs := map[string]string{here: "nccl.n1.10.log", there: "nccl.n2.20.log"}
 	for d, name := range logs {
 		if err := os.WriteFile(filepath.Join(d, name), []byte("h:1:1 [0] NCCL INFO Using network IB\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(job.dir, "hostfile"), []byte("n2\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(here, "hostfile"), []byte("n2\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w.Finish(launcher.Status{}, func(r eyes.Result) { a.sayResult(p, launcher.Status{}, r) })
-	job.close()
+	w.Finish(launcher.Status{}, func(r eyes.Result) { errs.WriteString(r.Sentence) })
 	for _, name := range []string{"nccl.n1.10.log", "node-n2/nccl.n2.20.log"} {
 		if text, err := os.ReadFile(filepath.Join(rec+".logs", name)); err != nil || len(text) == 0 {
 			t.Errorf("%s: %q %v", name, text, err)

@@ -10,6 +10,7 @@ import (
 
 	"fabrun/launcher/cmdline"
 	"fabrun/launcher/exit"
+	"fabrun/launcher/job"
 	"fabrun/launcher/plan"
 )
 
@@ -33,10 +34,10 @@ var yesNo = map[string]string{"yes": "true", "on": "true", "no": "false", "off":
 
 // flagVariables lists the variables that stand for flags, sorted.
 func flagVariables() []string {
-	var o runOptions
+	var o job.RunOptions
 	f := pflag.NewFlagSet("run", pflag.ContinueOnError)
 	(&app{}).globalFlags(f)
-	o.addFlags(f)
+	runFlags(f, &o)
 	var out []string
 	f.VisitAll(func(f *pflag.Flag) {
 		if v := flagVariable(f.Name); v != "" {
@@ -79,7 +80,7 @@ func (a *app) flagsFromEnv(c *cobra.Command) error {
 		if f.Changed || name == "" || slices.Contains(ownVariables, name) {
 			return
 		}
-		if v, _ := a.getenv(name); v != "" {
+		if v, _ := a.Getenv(name); v != "" {
 			if word, ok := yesNo[strings.ToLower(v)]; ok && f.NoOptDefVal == "true" {
 				v = word
 			}
@@ -100,14 +101,14 @@ func (a *app) sayStrays() {
 		known.AddCommand(&cobra.Command{Use: v, Run: func(*cobra.Command, []string) {}})
 	}
 	var said []string
-	for _, kv := range a.env {
+	for _, kv := range a.Env {
 		name, _, _ := strings.Cut(kv, "=")
 		if !strings.HasPrefix(name, "FABRUN_") || slices.Contains(variables, name) || slices.Contains(ownVariables, name) || slices.Contains(said, name) {
 			continue
 		}
 		if near := suggestions(known, name); len(near) > 0 {
 			said = append(said, name)
-			fmt.Fprintf(a.own(), "warning: %s stands for no flag; perhaps meant: %s\n", name, near[0])
+			fmt.Fprintf(a.Own(), "warning: %s stands for no flag; perhaps meant: %s\n", name, near[0])
 		}
 	}
 }

@@ -19,20 +19,6 @@ import (
 // sameSignal is how soon after the first a second signal counts as the same.
 const sameSignal = 100 * time.Millisecond
 
-type childKey struct{}
-
-// withChild lets run say whether a child takes the signals.
-func withChild(ctx context.Context, busy *atomic.Bool) context.Context {
-	return context.WithValue(ctx, childKey{}, busy)
-}
-
-// childTakesSignals says that from now on, or no longer, a child takes them.
-func childTakesSignals(ctx context.Context, yes bool) {
-	if busy, ok := ctx.Value(childKey{}).(*atomic.Bool); ok {
-		busy.Store(yes)
-	}
-}
-
 func main() {
 	if len(os.Args) > 0 && os.Args[0] == launcher.GuardName {
 		launcher.Guard(os.Args, os.Stdin, os.Stdout)
@@ -52,7 +38,7 @@ func main() {
 	// background job) stays ignored.
 	ending := slices.DeleteFunc([]os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP}, signal.Ignored)
 	var busy atomic.Bool
-	ctx, cancel := context.WithCancelCause(withChild(context.Background(), &busy))
+	ctx, cancel := context.WithCancelCause(exit.WithChild(context.Background(), &busy))
 	if len(ending) > 0 {
 		caught := make(chan os.Signal, 1)
 		signal.Notify(caught, ending...)

@@ -54,19 +54,19 @@ func (w *when) Set(s string) error {
 func (a *app) paint(c *cobra.Command) {
 	on := a.color == "always"
 	if a.color == "auto" {
-		f, ok := a.stdout.(*os.File)
-		kind, _ := a.getenv("TERM")
-		no, _ := a.getenv("NO_COLOR") // https://no-color.org: any value but none
+		f, ok := a.Stdout.(*os.File)
+		kind, _ := a.Getenv("TERM")
+		no, _ := a.Getenv("NO_COLOR") // https://no-color.org: any value but none
 		on = ok && kind != "" && kind != "dumb" && no == "" && term.IsTerminal(int(f.Fd()))
 	}
-	if a.json || !slices.Contains(paintedVerbs, c.Name()) {
+	if a.JSON || !slices.Contains(paintedVerbs, c.Name()) {
 		return
 	}
 	if c.Name() != "watch" { // which passes a job's output on
-		a.stdout = report.PlainText(a.stdout, a.env)
+		a.Stdout = report.PlainText(a.Stdout, a.Env)
 	}
 	if on {
-		a.stdout = &painter{w: a.stdout}
+		a.Stdout = &painter{w: a.Stdout}
 	}
 }
 

@@ -63,7 +63,8 @@ func TestAFileThatNeverAnswers(t *testing.T) {
 			var stdout, stderr strings.Builder
 			args := append([]string{"fabrun"}, strings.Fields(verb)...)
 			args = append(args[:2:2], append([]string{"--root", dir}, args[2:]...)...)
-			a := &app{patience: live.Patience{Stall: 200 * time.Millisecond, Total: time.Minute}}
+			a := &app{}
+			a.Patience = live.Patience{Stall: 200 * time.Millisecond, Total: time.Minute}
 			code := a.run(t.Context(), args, []string{"PATH=/usr/bin:/bin"}, strings.NewReader(""), &stdout, &stderr)
 			if want := "no answer from " + file + ": left out, and unknown"; !strings.Contains(stderr.String(), want) {
 				t.Errorf("status %d; no %q in\n%s", code, want, stderr.String())
@@ -84,7 +85,8 @@ func TestNothingAnswers(t *testing.T) {
 	dir := hangingTree(t, "sys/class/infiniband/mlx5_1/ports/1/rate")
 	call := func(ctx context.Context, total time.Duration, args ...string) (int, string) {
 		var out strings.Builder
-		a := &app{patience: live.Patience{Stall: time.Hour, Total: total}}
+		a := &app{}
+		a.Patience = live.Patience{Stall: time.Hour, Total: total}
 		code := a.run(ctx, append([]string{"fabrun"}, args...), []string{"PATH=/usr/bin:/bin"}, strings.NewReader(""), &out, &out)
 		return code, out.String()
 	}

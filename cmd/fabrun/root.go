@@ -14,60 +14,26 @@ import (
 
 	"fabrun/launcher/cmdline"
 	"fabrun/launcher/exit"
+	"fabrun/launcher/job"
 	"fabrun/launcher/report"
-	"fabrun/topology/live"
 )
 
 // app is what every verb gets: the process's arguments, environment and
 // streams as values, and the global flags. Nothing below main reads the
 // process's own.
 type app struct {
-	args   []string
-	env    []string
-	stdin  io.Reader
-	stdout io.Writer
-	stderr io.Writer
-
-	reached  *reached         // run: the way to the other nodes stays open
-	follower bool             // run: one of several on as many nodes, and not the one that speaks
-	progress *report.Progress // nil: how far the work is is not shown
-
-	patience live.Patience      // with files that do not answer
-	stalled  *live.StalledError // why this machine could not be looked at; nil it could
-
-	profile  string
-	workload string
-	from     string
-	fromText string // of --from, once it was read
-	root     string
-	withEnv  bool // with --from: what is set in this shell counts too
-	json     bool
-	quiet    bool
-	verbose  bool
-	color    when
-}
-
-// getenv returns the last value of name in the environment, and whether it is there.
-func (a *app) getenv(name string) (string, bool) { return lookupEnv(a.env, name) }
-
-// lookupEnv returns the last value of a name in an environment.
-func lookupEnv(env []string, name string) (string, bool) {
-	for _, kv := range slices.Backward(env) {
-		if k, v, ok := strings.Cut(kv, "="); ok && k == name {
-			return v, true
-		}
-	}
-	return "", false
+	job.Call
+	color when
 }
 
 func (a *app) globalFlags(f *pflag.FlagSet) {
-	f.StringVar(&a.profile, "profile", "", "fabric profile: a `name` or a TOML file")
-	f.StringVar(&a.workload, "workload", "", "workload profile: a `name` or a TOML file")
-	f.StringVar(&a.from, "from", "", "work on this snapshot or NCCL topology XML `file`, not on this machine")
-	f.StringVar(&a.root, "root", "", "read this root `directory` instead of /")
-	f.BoolVar(&a.json, "json", false, "print the result as JSON")
-	f.BoolVar(&a.quiet, "quiet", false, "say only what is wrong: errors, and a verdict of a fallback")
-	f.BoolVarP(&a.verbose, "verbose", "v", false, "print more detail")
+	f.StringVar(&a.Profile, "profile", "", "fabric profile: a `name` or a TOML file")
+	f.StringVar(&a.Workload, "workload", "", "workload profile: a `name` or a TOML file")
+	f.StringVar(&a.From, "from", "", "work on this snapshot or NCCL topology XML `file`, not on this machine")
+	f.StringVar(&a.Root, "root", "", "read this root `directory` instead of /")
+	f.BoolVar(&a.JSON, "json", false, "print the result as JSON")
+	f.BoolVar(&a.Quiet, "quiet", false, "say only what is wrong: errors, and a verdict of a fallback")
+	f.BoolVarP(&a.Verbose, "verbose", "v", false, "print more detail")
 	a.color = "auto"
 	f.Var(&a.color, "color", "colour: `when` is auto, always or never")
 }
@@ -161,7 +127,7 @@ func (a *app) wrapWork(c *cobra.Command) {
 			}
 			a.paint(c)
 			err := work(c, args)
-			if p, ok := a.stdout.(*painter); ok {
+			if p, ok := a.Stdout.(*painter); ok {
 				err = cmp.Or(err, p.flush())
 			}
 			if err != nil {
@@ -182,11 +148,12 @@ func run(ctx context.Context, args, env []string, stdin io.Reader, stdout, stder
 }
 
 func (a *app) run(ctx context.Context, args, env []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	a.args, a.env, a.stdin, a.stdout, a.stderr = args, env, stdin, stdout, stderr
-	argv, isRun := a.asShim()
+	a.Args, a.Env, a.Stdin, a.Stdout, a.Stderr = args, env, stdin, stdout, stderr
+	a.Version = buildVersion()
+	argv, isRun := a.AsShim()
 	if !isRun {
 		var isRank bool
-		if argv, isRank = a.asRank(); !isRank {
+		if argv, isRank = a.AsRank(); !isRank {
 			argv, isRun = insertRun(behindEntrypoint(args[1:]))
 		}
 	}
@@ -222,7 +189,7 @@ func (a *app) run(ctx context.Context, args, env []string, stdin io.Reader, stdo
 		if i := slices.Index(argv, "--"); i >= 0 {
 			own = argv[:i]
 		}
-		a.json = a.json || slices.Contains(own, "--json")
+		a.JSON = a.JSON || slices.Contains(own, "--json")
 		switch {
 		case called.Name() == "slurm" && called.Parent() == root:
 			a.slurmOwnFault(err)
@@ -296,15 +263,15 @@ func (a *app) printError(e *exit.Error, isRun bool) {
 	if e.Err == nil {
 		return
 	}
-	if a.json {
-		to := a.stdout
+	if a.JSON {
+		to := a.Stdout
 		if isRun {
-			to = a.stderr // standard output is the job's
+			to = a.Stderr // standard output is the job's
 		}
 		//nolint:errcheck // nowhere left to report a failed write
 		_ = report.ErrorJSON(to, e.Err.Error(), e.Hint, e.Code, isRun)
 	}
-	own := a.own()
+	own := a.Own()
 	fmt.Fprintf(own, "%v\n", e.Err)
 	if e.Hint != "" {
 		fmt.Fprintf(own, "        %s\n", e.Hint)

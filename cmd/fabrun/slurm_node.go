@@ -210,7 +210,7 @@ type nodeStore struct{ dir string }
 // openNodeStore is where this node remembers. A snapshot is no look at this
 // node: it has no store, and nothing is remembered of it.
 func (a *app) openNodeStore(dir string) (*nodeStore, error) {
-	if a.from != "" {
+	if a.From != "" {
 		return nil, nil
 	}
 	return openNodeStore(dir)
@@ -380,7 +380,7 @@ func (s *nodeStore) countGood(good bool, log io.Writer) int {
 }
 
 func (s *nodeStore) read(name string, into any) error {
-	text, err := readInput(filepath.Join(s.dir, name))
+	text, err := files.Read(filepath.Join(s.dir, name))
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -90,4 +91,18 @@ func Interrupted(ctx context.Context) error {
 		return nil
 	}
 	return &Error{Code: SignalsBase + int(s), Err: fmt.Errorf("%w before the job was started", s)}
+}
+
+type childKey struct{}
+
+// WithChild lets a run say whether a child takes the signals.
+func WithChild(ctx context.Context, busy *atomic.Bool) context.Context {
+	return context.WithValue(ctx, childKey{}, busy)
+}
+
+// ChildTakesSignals says that from now on, or no longer, a child takes them.
+func ChildTakesSignals(ctx context.Context, yes bool) {
+	if busy, ok := ctx.Value(childKey{}).(*atomic.Bool); ok {
+		busy.Store(yes)
+	}
 }

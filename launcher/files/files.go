@@ -1,5 +1,6 @@
-// Package files writes the files that a user asked for: whole or not at all, with
-// the mode that what is in them wants.
+// Package files reads files that somebody else wrote, as far as they may be large,
+// and writes those that a user asked for: whole or not at all, with the mode that
+// what is in them wants.
 package files
 
 import (
@@ -109,4 +110,12 @@ func writeError(name string, err error) error {
 		err = linkErr.Err
 	}
 	return fmt.Errorf("write %q: %w", name, err)
+}
+
+// WritePrivate writes a small file of the user's own, and its directory.
+func WritePrivate(path, text string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	return Replace(path, []byte(text), Private, nil)
 }

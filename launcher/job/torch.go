@@ -1,4 +1,4 @@
-package main
+package job
 
 import (
 	"bytes"
@@ -17,8 +17,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/spf13/pflag"
 
 	"fabrun/envgen"
 	"fabrun/launcher"
@@ -43,59 +41,52 @@ type torchJob struct {
 	carry  plan.Carry
 }
 
-// spreadOptions are the flags for a torchrun that is started on several nodes.
-type spreadOptions struct {
-	carry            plan.Carry
-	prefix, noPrefix bool
-	grace            time.Duration
-}
-
-func (o *spreadOptions) addFlags(f *pflag.FlagSet) {
-	f.StringArrayVar(&o.carry.Take, "env", nil, "torchrun on several nodes: hand over this variable as well, a `name` or a beginning like 'SSH_*'")
-	f.StringArrayVar(&o.carry.Leave, "no-env", nil, "likewise: each node keeps its own of this `name`")
-	f.BoolVar(&o.prefix, "prefix", false, "likewise: every line with its node in front, not only where several nodes speak")
-	f.BoolVar(&o.noPrefix, "no-prefix", false, "likewise: no line with its node in front")
-	f.DurationVar(&o.grace, "grace", 0, "after INT, TERM or HUP end what is left when this `time` is over, like 90s; 0 waits for the launcher")
+// Spread is how a torchrun is started on several nodes.
+type Spread struct {
+	Carry    plan.Carry
+	Prefix   bool          // every line has its node in front
+	NoPrefix bool          // none has
+	Grace    time.Duration // after a signal; 0 waits for the launcher
 }
 
 // again are these flags for a fabrun that a script starts.
-func (o spreadOptions) again() []string {
+func (o Spread) again() []string {
 	var out []string
-	for _, name := range o.carry.Take {
+	for _, name := range o.Carry.Take {
 		out = append(out, "--env="+name)
 	}
-	for _, name := range o.carry.Leave {
+	for _, name := range o.Carry.Leave {
 		out = append(out, "--no-env="+name)
 	}
-	if o.prefix {
+	if o.Prefix {
 		out = append(out, "--prefix")
 	}
-	if o.noPrefix {
+	if o.NoPrefix {
 		out = append(out, "--no-prefix")
 	}
-	if o.grace != 0 {
-		out = append(out, "--grace="+o.grace.String())
+	if o.Grace != 0 {
+		out = append(out, "--grace="+o.Grace.String())
 	}
 	return out
 }
 
-func (o spreadOptions) check() error {
-	switch name, bad := o.carry.Bad(); {
+func (o Spread) check() error {
+	switch name, bad := o.Carry.Bad(); {
 	case bad:
 		return exit.UsageError(fmt.Errorf("--env, --no-env %q: no name of a variable", name), "a name, or a beginning like 'SSH_*'; its value is the environment's: NAME=value fabrun …")
-	case o.prefix && o.noPrefix:
+	case o.Prefix && o.NoPrefix:
 		return exit.UsageError(errors.New("--prefix and --no-prefix together"), "one of the two")
-	case o.grace < 0:
-		return exit.UsageError(fmt.Errorf("--grace %v: a time cannot be negative", o.grace), "--grace 90s")
+	case o.Grace < 0:
+		return exit.UsageError(fmt.Errorf("--grace %v: a time cannot be negative", o.Grace), "--grace 90s")
 	}
 	return nil
 }
 
-func (o spreadOptions) prefixing() launcher.Prefixing {
+func (o Spread) prefixing() launcher.Prefixing {
 	switch {
-	case o.prefix:
+	case o.Prefix:
 		return launcher.PrefixAlways
-	case o.noPrefix:
+	case o.NoPrefix:
 		return launcher.PrefixNever
 	}
 	return launcher.PrefixMany
@@ -109,42 +100,42 @@ const (
 
 // spreadTorch says whether torchrun is to be started on all nodes, and where
 // they meet; nil where it runs here only.
-func (a *app) spreadTorch(job jobLook, p *plan.Plan, o spreadOptions) (*torchJob, error) {
+func (a *Call) spreadTorch(job Sight, p *plan.Plan, o Spread) (*torchJob, error) {
 	n := len(job.alloc.Hosts)
-	if self, ok := ordinaryStep(a.env); ok && n > 1 {
+	if self, ok := OrdinaryStep(a.Env); ok && n > 1 {
 		// srun has started one fabrun per node: each starts its own torchrun.
-		if spread, _ := job.cmd.TorchSpread(a.env, n); spread && self < n {
-			master, err := masterAddress(job, *p, a.from != "")
+		if spread, _ := job.cmd.TorchSpread(a.Env, n); spread && self < n {
+			master, err := masterAddress(job, *p, a.From != "")
 			if err != nil {
 				return nil, err
 			}
-			id, _ := a.getenv("SLURM_JOB_ID")
-			step, _ := a.getenv("SLURM_STEP_ID")
+			id, _ := a.Getenv("SLURM_JOB_ID")
+			step, _ := a.Getenv("SLURM_STEP_ID")
 			*p = plan.TorchNode(*p, job.cmd, self, n, master, agreedPort(id+"."+step))
 		}
 		return nil, nil
 	}
-	spread, why := job.cmd.TorchSpread(a.env, n)
+	spread, why := job.cmd.TorchSpread(a.Env, n)
 	if !spread {
 		if why != "" {
 			p.Notes = append(p.Notes, why)
 		}
 		return nil, nil
 	}
-	t := &torchJob{cmd: job.cmd, base: *p, nodes: job.alloc.Names(), alloc: job.alloc, port: a.freePort(p.Words()), carry: o.carry}
+	t := &torchJob{cmd: job.cmd, base: *p, nodes: job.alloc.Names(), alloc: job.alloc, port: a.freePort(p.Words()), carry: o.Carry}
 	var err error
-	if t.master, err = masterAddress(job, *p, a.from != ""); err != nil {
+	if t.master, err = masterAddress(job, *p, a.From != ""); err != nil {
 		return nil, err
 	}
 	p.Notes = append(p.Notes, fmt.Sprintf("fabrun starts torchrun on all %d nodes, with --node-rank 0 to %d; where several print, their lines begin with the node", n, n-1))
-	_, p.Withheld = o.carry.HandOver(a.env)
+	_, p.Withheld = o.Carry.HandOver(a.Env)
 	*p = plan.TorchNode(*p, job.cmd, 0, n, t.master, t.port)
 	return t, nil
 }
 
 // ordinaryStep reports whether this process is a task of an ordinary srun step
 // with one task on several nodes, and which node's.
-func ordinaryStep(env []string) (node int, ok bool) {
+func OrdinaryStep(env []string) (node int, ok bool) {
 	get := func(name string) (int, bool) {
 		for _, kv := range slices.Backward(env) {
 			if v, found := strings.CutPrefix(kv, name+"="); found {
@@ -172,8 +163,8 @@ func agreedPort(text string) int {
 
 // freePort is a random port outside the ephemeral range that nothing here
 // listens on. A plan from a snapshot takes the same one every time.
-func (a *app) freePort(words []string) int {
-	if a.from != "" {
+func (a *Call) freePort(words []string) int {
+	if a.From != "" {
 		return agreedPort(strings.Join(words, " "))
 	}
 	for range 20 {
@@ -194,7 +185,7 @@ func (a *app) freePort(words []string) int {
 
 // masterAddress is where the nodes meet: node 0's address on the interface that
 // the plan bootstraps over, else the one its name stands for. Never loopback.
-func masterAddress(job jobLook, p plan.Plan, replay bool) (string, error) {
+func masterAddress(job Sight, p plan.Plan, replay bool) (string, error) {
 	first := job.alloc.Hosts[0]
 	if h := hostOf(job, first.Name); h != nil {
 		for _, v := range p.Env {
@@ -251,7 +242,7 @@ func allLoopback(a hosts.Allocation) bool {
 	})
 }
 
-func hostOf(job jobLook, name string) *topology.Host {
+func hostOf(job Sight, name string) *topology.Host {
 	if len(job.names) == 0 {
 		return nil
 	}
@@ -307,7 +298,7 @@ const maxFailureLine = 4096
 
 // runNodes starts torchrun on every node and stays to the end: output merged,
 // signals handed on, everything ended when one node fails, one status.
-func (a *app) runNodes(ctx context.Context, t *torchJob, job preparedJob, o jobOptions, seen *eyes.Job) (launcher.Status, error) {
+func (a *Call) runNodes(ctx context.Context, t *torchJob, job preparedJob, o Options, seen *eyes.Job) (launcher.Status, error) {
 	caught := make(chan os.Signal, 8)
 	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2} {
 		if !signal.Ignored(sig) { // nohup
@@ -316,7 +307,7 @@ func (a *app) runNodes(ctx context.Context, t *torchJob, job preparedJob, o jobO
 	}
 	defer signal.Stop(caught)
 
-	reach, err := a.transportTo(o.nodes, t.alloc.Manager)
+	reach, err := a.Transport(o.Ways, t.alloc.Manager)
 	if err != nil {
 		return launcher.Status{}, err
 	}
@@ -339,7 +330,7 @@ func (a *app) runNodes(ctx context.Context, t *torchJob, job preparedJob, o jobO
 	for i, name := range t.nodes {
 		n := &node{name: name, via: reach, fabrun: a.reached.paths[name]}
 		if self[name] {
-			n.via, n.fabrun = remote.NewLocal(), a.self()
+			n.via, n.fabrun = remote.NewLocal(), a.Self()
 		}
 		if n.fabrun == "" {
 			lacking = append(lacking, name)
@@ -351,14 +342,14 @@ func (a *app) runNodes(ctx context.Context, t *torchJob, job preparedJob, o jobO
 	if len(lacking) > 0 {
 		return launcher.Status{}, &exit.Error{
 			Code: exit.NoPlan, Err: fmt.Errorf("torchrun cannot be started on %s: fabrun is not there and could not be brought there", hosts.Compress(lacking)),
-			Hint: fmt.Sprintf("'fabrun check --hosts %s' says why; or install fabrun there at %s", hosts.Compress(lacking), a.self()),
+			Hint: fmt.Sprintf("'fabrun check --hosts %s' says why; or install fabrun there at %s", hosts.Compress(lacking), a.Self()),
 		}
 	}
 	broken := make(chan error, 2)
-	out, errs := launcher.NewMerge(a.stdout, o.spread.prefixing()), launcher.NewMerge(a.stderr, o.spread.prefixing())
+	out, errs := launcher.NewMerge(a.Stdout, o.Spread.prefixing()), launcher.NewMerge(a.Stderr, o.Spread.prefixing())
 	out.Broken = func(err error) { broken <- err }
-	restarts := t.cmd.TorchRestarts(a.env)
-	c := &nodesRun{a: a, nodes: nodes, grace: o.spread.grace, failed: make(chan string, len(nodes)), ended: make(chan nodeEnd), cut: cut}
+	restarts := t.cmd.TorchRestarts(a.Env)
+	c := &nodesRun{a: a, nodes: nodes, grace: o.Spread.Grace, failed: make(chan string, len(nodes)), ended: make(chan nodeEnd), cut: cut}
 	if job.spec.Started != nil {
 		job.spec.Started(0)
 	}
@@ -397,7 +388,7 @@ func inRunDir(p plan.Plan, dir string) []string {
 // environment adds what torchrun itself needs: it hands on what it tees without
 // flushing, so into a pipe that would come at its end.
 func (t *torchJob) environment(env []string) []string {
-	if _, set := lookupEnv(env, "PYTHONUNBUFFERED"); set || !t.cmd.TorchTees(env) {
+	if _, set := cmdline.Lookup(env, "PYTHONUNBUFFERED"); set || !t.cmd.TorchTees(env) {
 		return env
 	}
 	return append(slices.Clone(env), "PYTHONUNBUFFERED=1")
@@ -471,7 +462,7 @@ type nodeEnd struct {
 
 // nodesRun attends to the sessions of a job.
 type nodesRun struct {
-	a     *app
+	a     *Call
 	nodes []*node
 	grace time.Duration
 	cut   func() // breaks the sessions off
@@ -500,7 +491,7 @@ const (
 )
 
 func (c *nodesRun) say(format string, args ...any) {
-	fmt.Fprintf(c.a.own(), format+"\n", args...)
+	fmt.Fprintf(c.a.Own(), format+"\n", args...)
 }
 
 func (c *nodesRun) fail(code int, why string) bool {
@@ -605,7 +596,7 @@ func (c *nodesRun) signalled(sig syscall.Signal) {
 	}
 	if !c.told && !c.decided {
 		c.told = true
-		if !c.a.quiet {
+		if !c.a.Quiet {
 			c.say("%v: handed to the ranks on %d nodes, which have their own time to end", sig, c.running)
 		}
 		if c.grace > 0 {

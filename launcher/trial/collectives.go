@@ -1,4 +1,4 @@
-package main
+package trial
 
 import (
 	"bytes"
@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"fabrun/launcher"
+	"fabrun/launcher/cmdline"
+	"fabrun/launcher/look"
 	"fabrun/launcher/preflight"
 	"fabrun/launcher/remote"
 	"fabrun/launcher/report"
@@ -38,15 +40,15 @@ type foundBenchmark struct {
 // findBenchmarks looks for the benchmarks on the first host, and whether the
 // others have them at the same place. The text that a shell gets is fixed;
 // folders and paths are its arguments.
-func (a *app) findBenchmarks(ctx context.Context, s site, extra string) ([]foundBenchmark, []finding.Finding) {
+func (s Trial) findBenchmarks(ctx context.Context, extra string) ([]foundBenchmark, []finding.Finding) {
 	dirs := preflight.BenchmarkDirs()
-	if hpcx, ok := a.getenv("HPCX_OSU_DIR"); ok && filepath.IsAbs(hpcx) {
+	if hpcx := cmdline.Value(s.Env, "HPCX_OSU_DIR"); filepath.IsAbs(hpcx) {
 		dirs = append([]string{hpcx}, dirs...)
 	}
 	if extra != "" {
 		dirs = append([]string{extra, path.Join(extra, "build"), path.Join(extra, "mpi/pt2pt"), path.Join(extra, "mpi/collective")}, dirs...)
 	}
-	const look = `name=$1; shift
+	const search = `name=$1; shift
 for f in "$(command -v "$name")" "$@"; do
   if [ -f "$f" ] && [ -x "$f" ]; then echo "path $f"; ldd "$f" 2>/dev/null | grep -q 'libmpi' && echo mpi; exit 0; fi
 done; exit 0`
@@ -58,7 +60,7 @@ done; exit 0`
 		for _, d := range dirs {
 			places = append(places, path.Join(d, b.Name))
 		}
-		r := remote.Run(ctx, w, s.reach[0], remote.Command{Argv: append([]string{"sh", "-c", look, "sh", b.Name}, places...)}, remote.Options{Deadline: lookDeadline})
+		r := remote.Run(ctx, w, s.Reach[0], remote.Command{Argv: append([]string{"sh", "-c", search, "sh", b.Name}, places...)}, remote.Options{Deadline: look.Deadline})
 		found := foundBenchmark{Benchmark: b}
 		for line := range strings.Lines(string(r.Stdout)) {
 			if p, ok := strings.CutPrefix(strings.TrimSpace(line), "path "); ok && path.IsAbs(p) {
@@ -73,9 +75,9 @@ done; exit 0`
 			found.mpi = true // there is no other OSU benchmark of these names
 		}
 		var without []string
-		for _, r := range remote.RunAll(ctx, w, s.reach[1:], func(string) remote.Command {
+		for _, r := range remote.RunAll(ctx, w, s.Reach[1:], func(string) remote.Command {
 			return remote.Command{Argv: []string{"test", "-x", found.path}}
-		}, remote.Options{Deadline: lookDeadline}) {
+		}, remote.Options{Deadline: look.Deadline}) {
 			if r.Err != nil || r.Status != 0 {
 				without = append(without, r.Host)
 			}
@@ -85,7 +87,7 @@ done; exit 0`
 				ID: "collective.missing", Severity: finding.Warning, Subject: b.Name, Seen: fmt.Sprintf("%s is not on %s", found.path, strings.Join(without[:min(len(without), 6)], ", ")),
 				Wanted: "the same path on every host", Why: "it cannot be run on them", Hint: "put it on a shared file system, or install it everywhere",
 			})
-			if len(s.reach)-len(without) < 2 {
+			if len(s.Reach)-len(without) < 2 {
 				found.mpi = false
 			}
 		}
@@ -94,23 +96,23 @@ done; exit 0`
 	return out, fs
 }
 
-// checkCollectives runs what there is of nccl-tests and OSU on 1, 2, 4 and 8
+// Collectives runs what there is of nccl-tests and OSU on 1, 2, 4 and 8
 // nodes, each through a fabrun of its own, which plans and watches it like any
 // job. skipped says why nothing was run.
-func (a *app) checkCollectives(ctx context.Context, s site, o hostChecks, res *report.Checked) (skipped string, err error) {
-	found, fs := a.findBenchmarks(ctx, s, o.collectives.dir)
+func (s Trial) Collectives(ctx context.Context, o Options, res *report.Checked) (skipped string, err error) {
+	found, fs := s.findBenchmarks(ctx, o.Dir)
 	res.Findings = append(res.Findings, fs...)
 	if len(found) == 0 {
-		return "no all_reduce_perf, osu_mbw_mr or osu_alltoall on " + s.reach[0] + " (in PATH, or --collectives=DIR)", nil
+		return "no all_reduce_perf, osu_mbw_mr or osu_alltoall on " + s.Reach[0] + " (in PATH, or --collectives=DIR)", nil
 	}
-	launch, err := a.mpiLauncher(s)
+	launch, err := s.mpiLauncher()
 	if err != nil {
 		skipped = err.Error()
 	}
 	var runs []preflight.CollectiveRun
 	for _, b := range found {
 		for _, nodes := range b.Nodes {
-			if nodes > len(s.hosts) || b.GPUs && s.gpus(nodes) == 0 {
+			if nodes > len(s.Hosts) || b.GPUs && s.gpus(nodes) == 0 {
 				continue
 			}
 			if nodes > 1 && (!b.mpi || launch == "") {
@@ -125,23 +127,23 @@ func (a *app) checkCollectives(ctx context.Context, s site, o hostChecks, res *r
 				break
 			}
 			for _, network := range []string{preflight.OverRDMA, preflight.OverTCP} {
-				if network == preflight.OverTCP && (o.compare != "tcp" || nodes == 1) {
+				if network == preflight.OverTCP && (o.Compare != "tcp" || nodes == 1) {
 					continue
 				}
-				r := a.runCollective(ctx, s, o, b, launch, nodes, network)
+				r := s.runCollective(ctx, b, launch, nodes, network)
 				if ctx.Err() != nil {
 					return "", ctx.Err()
 				}
 				runs = append(runs, r)
-				a.progress.Say("%s: %s", r.Title(), collectiveWords(r))
+				s.Progress.Say("%s: %s", r.Title(), collectiveWords(r))
 			}
 		}
 	}
 	if len(runs) == 0 {
 		return "the benchmarks found need GPUs, or more nodes than there are", nil
 	}
-	e := expect(&s.prof)
-	res.Findings = append(res.Findings, preflight.JudgeCollectives(runs, s.railsGbps(), e, s.hosts)...)
+	e := preflight.ExpectOf(&s.Profile)
+	res.Findings = append(res.Findings, preflight.JudgeCollectives(runs, s.railsGbps(), e, s.Hosts)...)
 	res.Collectives = append(res.Collectives, runs...)
 	return "", nil
 }
@@ -161,12 +163,12 @@ func collectiveWords(r preflight.CollectiveRun) string {
 }
 
 // mpiLauncher is what starts ranks on several nodes here.
-func (a *app) mpiLauncher(s site) (string, error) {
+func (s Trial) mpiLauncher() (string, error) {
 	names := []string{"mpirun", "mpiexec"}
-	if s.t != nil && s.t.Name() == "srun" {
+	if s.Transport != nil && s.Transport.Name() == "srun" {
 		names = []string{"mpirun", "srun"}
 	}
-	p, _ := a.getenv("PATH")
+	p := cmdline.Value(s.Env, "PATH")
 	for _, name := range names {
 		if _, err := launcher.LookPath(name, p, "."); err == nil {
 			return name, nil
@@ -176,9 +178,9 @@ func (a *app) mpiLauncher(s site) (string, error) {
 }
 
 // gpus is how many GPUs each of the first nodes has at least.
-func (s site) gpus(nodes int) int {
-	n := len(s.hosts[0].GPUs)
-	for _, h := range s.hosts[:nodes] {
+func (s Site) gpus(nodes int) int {
+	n := len(s.Hosts[0].GPUs)
+	for _, h := range s.Hosts[:nodes] {
 		n = min(n, len(h.GPUs))
 	}
 	return n
@@ -186,9 +188,9 @@ func (s site) gpus(nodes int) int {
 
 // railsGbps is the sum of a node's rails, the smallest of all nodes; nil where
 // a rate is not known or says nothing (rxe).
-func (s site) railsGbps() *float64 {
+func (s Site) railsGbps() *float64 {
 	var least *float64
-	for _, row := range s.ports() {
+	for _, row := range s.Ports() {
 		sum := 0.0
 		for _, p := range row {
 			if p == nil {
@@ -208,15 +210,15 @@ func (s site) railsGbps() *float64 {
 
 // ranks are a node's: one a GPU, else as many as fill the rails, which one rank
 // alone does not at high rates.
-func (s site) ranks(b foundBenchmark, nodes int) int {
+func (s Site) ranks(b foundBenchmark, nodes int) int {
 	if b.GPUs {
 		return s.gpus(nodes)
 	}
-	cores := len(s.hosts[0].CPU.Cores)
-	for _, h := range s.hosts[:nodes] {
+	cores := len(s.Hosts[0].CPU.Cores)
+	for _, h := range s.Hosts[:nodes] {
 		cores = min(cores, len(h.CPU.Cores))
 	}
-	return max(1, min(max(4, len(s.rails)), cores))
+	return max(1, min(max(4, len(s.Rails)), cores))
 }
 
 // overTCP are the settings that send a job over TCP whatever library it uses:
@@ -230,7 +232,7 @@ var overTCP = [][2]string{
 	{"FI_PROVIDER", "tcp"},
 }
 
-func (a *app) runCollective(ctx context.Context, s site, o hostChecks, b foundBenchmark, launch string, nodes int, network string) preflight.CollectiveRun {
+func (s Trial) runCollective(ctx context.Context, b foundBenchmark, launch string, nodes int, network string) preflight.CollectiveRun {
 	per := s.ranks(b, nodes)
 	run := preflight.CollectiveRun{Benchmark: b.Benchmark, Nodes: nodes, Ranks: nodes * per, Network: network, Verdict: preflight.Unknown}
 	ctx, cancel := context.WithTimeout(ctx, collectiveTimeout)
@@ -243,14 +245,14 @@ func (a *app) runCollective(ctx context.Context, s site, o hostChecks, b foundBe
 		if i := slices.Index(args, "-g"); i >= 0 {
 			args[i+1] = fmt.Sprint(per)
 		}
-		r := remote.Run(ctx, s.way(), s.reach[0], remote.Command{Argv: append([]string{b.path}, args...)}, remote.Options{Deadline: collectiveTimeout, MaxOutput: maxBenchmarkOutput})
+		r := remote.Run(ctx, s.way(), s.Reach[0], remote.Command{Argv: append([]string{b.path}, args...)}, remote.Options{Deadline: collectiveTimeout, MaxOutput: maxBenchmarkOutput})
 		text, errText, status = string(r.Stdout), string(r.Stderr), r.Status
 		if r.Err != nil {
 			run.Failed = r.Err.Error()
 			return run
 		}
 	} else {
-		dir, err := launcher.MakeRunDir(a.runDirBases(), launcher.NewMark())
+		dir, err := launcher.MakeRunDir(launcher.RunDirBases(cmdline.Value(s.Env, "TMPDIR")), launcher.NewMark())
 		if err != nil {
 			run.Failed = err.Error()
 			return run
@@ -258,12 +260,11 @@ func (a *app) runCollective(ctx context.Context, s site, o hostChecks, b foundBe
 		defer dir.Remove()
 		record := filepath.Join(dir.Path, "record")
 		var list []string
-		for _, h := range s.reach[:nodes] {
+		for _, h := range s.Reach[:nodes] {
 			list = append(list, fmt.Sprintf("%s:%d", hostWord(h), per))
 		}
-		jo := jobOptions{hosts: strings.Join(list, ","), nodes: o.nodes, preflight: preflightOff}
-		argv := slices.Concat([]string{"run"}, a.flagsAgain(jo), []string{"--record=" + record, "--", launch, launchCount(launch), fmt.Sprint(run.Ranks)})
-		env := slices.Clone(a.env)
+		argv := slices.Concat([]string{"run"}, s.Again(strings.Join(list, ",")), []string{"--record=" + record, "--", launch, launchCount(launch), fmt.Sprint(run.Ranks)})
+		env := slices.Clone(s.Env)
 		if network == preflight.OverTCP {
 			for _, v := range overTCP {
 				env = append(env, v[0]+"="+v[1])
@@ -273,7 +274,7 @@ func (a *app) runCollective(ctx context.Context, s site, o hostChecks, b foundBe
 			}
 		}
 		argv = append(append(argv, b.path), b.Args...)
-		c := exec.CommandContext(ctx, a.self(), argv...)
+		c := exec.CommandContext(ctx, s.Self, argv...)
 		c.Args[0], c.Env = "fabrun", env
 		c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
 		c.WaitDelay = 10 * time.Second

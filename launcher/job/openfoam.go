@@ -1,4 +1,4 @@
-package main
+package job
 
 import (
 	"cmp"
@@ -11,6 +11,7 @@ import (
 
 	"fabrun/launcher/cmdline"
 	"fabrun/launcher/exit"
+	"fabrun/launcher/files"
 	"fabrun/launcher/openfoam"
 	"fabrun/topology"
 	"fabrun/topology/finding"
@@ -29,7 +30,7 @@ func foamCase(program []string) (openfoam.Case, []finding.Finding) {
 	}
 	var finds []finding.Finding
 	read := func(path string, parse func([]byte) error) {
-		text, err := readInput(path)
+		text, err := files.Read(path)
 		if err == nil {
 			err = parse(text)
 		}
@@ -103,8 +104,8 @@ func foamResults(dir string, names []string) string {
 // foamArgv puts mpirun in front of an OpenFOAM program that was given without
 // one and wants to run in parallel: with --workload openfoam the case says how
 // many ranks that takes.
-func (a *app) foamArgv(argv []string) (out []string, note string, err error) {
-	if a.workload != foamWorkload || a.from != "" || !openfoam.ReadArguments(argv).Parallel ||
+func (a *Call) foamArgv(argv []string) (out []string, note string, err error) {
+	if a.Workload != foamWorkload || a.From != "" || !openfoam.ReadArguments(argv).Parallel ||
 		!cmdline.Identify(argv, "", "").Dialect.Alone {
 		return argv, "", nil
 	}
@@ -128,7 +129,7 @@ func (a *app) foamArgv(argv []string) (out []string, note string, err error) {
 
 // judgeFoam compares the case, the launch and their environment. Where the
 // command line does not say how many ranks there are, the case does.
-func (a *app) judgeFoam(cmd cmdline.Command, h topology.Host) (finds []finding.Finding, np *int) {
+func (a *Call) judgeFoam(cmd cmdline.Command, h topology.Host) (finds []finding.Finding, np *int) {
 	program := cmd.Program()
 	c, finds := foamCase(program)
 	if cmd.Ranks() == nil && cmd.TakesNP() && openfoam.ReadArguments(program).Parallel && c.Decomposition != nil {
@@ -138,7 +139,7 @@ func (a *app) judgeFoam(cmd cmdline.Command, h topology.Host) (finds []finding.F
 	if n := cmp.Or(cmd.Ranks(), np); n != nil {
 		r.NP = *n
 	}
-	for _, kv := range a.env {
+	for _, kv := range a.Env {
 		if name, value, ok := strings.Cut(kv, "="); ok {
 			r.Env[name] = value
 		}

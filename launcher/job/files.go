@@ -1,4 +1,4 @@
-package main
+package job
 
 import (
 	"os"
@@ -26,7 +26,7 @@ type wantedFile struct {
 // wantedFiles are the files that the ranks of a command line need: where they
 // start, what they run, and OpenFOAM's case. What the launcher brings there
 // itself, and what lies in a container, is not among them.
-func (a *app) wantedFiles(cmd cmdline.Command) []wantedFile {
+func (a *Call) wantedFiles(cmd cmdline.Command) []wantedFile {
 	dir, err := os.Getwd()
 	if err != nil || !cmd.Launcher.Dialect.Reads() || cmd.Container() != "" || cmd.Preloads() {
 		return nil
@@ -61,7 +61,7 @@ func (a *app) wantedFiles(cmd cmdline.Command) []wantedFile {
 	if cmd.Launcher.Dialect.Python {
 		return out
 	}
-	path, _ := a.getenv("PATH")
+	path, _ := a.Getenv("PATH")
 	for _, name := range cmd.Executables() {
 		file := name
 		if strings.Contains(name, "/") && !filepath.IsAbs(name) {
@@ -84,7 +84,7 @@ func (a *app) wantedFiles(cmd cmdline.Command) []wantedFile {
 // jobPlaces are the paths that a host is asked for when it looks at itself: the
 // wanted files, and, for what is compared between hosts, every program that this
 // machine has and the directory of the start.
-func (a *app) jobPlaces(cmd cmdline.Command, wanted []wantedFile) []live.Asked {
+func (a *Call) jobPlaces(cmd cmdline.Command, wanted []wantedFile) []live.Asked {
 	var out []live.Asked
 	add := func(role, path string) {
 		if ask := (live.Asked{Role: role, Path: path}); !slices.Contains(out, ask) {
@@ -98,7 +98,7 @@ func (a *app) jobPlaces(cmd cmdline.Command, wanted []wantedFile) []live.Asked {
 		if cmd.Container() != "" || len(words) == 0 || words[0] == "" {
 			continue // what is in an image is nowhere outside
 		}
-		path, _ := a.getenv("PATH")
+		path, _ := a.Getenv("PATH")
 		file, err := launcher.LookPath(words[0], path, ".")
 		if err != nil {
 			continue // the launcher will say so, or it is on the other hosts only

@@ -1,4 +1,4 @@
-package main
+package job
 
 import (
 	"context"
@@ -9,14 +9,14 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/spf13/pflag"
-
 	"fabrun/envgen"
 	"fabrun/launcher/exit"
+	"fabrun/launcher/files"
 	"fabrun/launcher/hosts"
 	"fabrun/launcher/plan"
 	"fabrun/launcher/preflight"
 	"fabrun/launcher/report"
+	"fabrun/launcher/trial"
 	"fabrun/profiles"
 	"fabrun/topology"
 	"fabrun/topology/finding"
@@ -24,29 +24,23 @@ import (
 
 // What run does before a job.
 const (
-	preflightOff  = "off"  // what the plan itself needs
-	preflightLook = "look" // every check on every host; no traffic on the fabric
+	PreflightOff  = "off"  // what the plan itself needs
+	PreflightLook = "look" // every check on every host; no traffic on the fabric
 	// quick and full measure pairs as well (preflight.Quick, preflight.Full).
 )
 
-// preflightMode is a flag that takes one of the four.
-type preflightMode string
+// PreflightMode is a flag that takes one of the four.
+type PreflightMode string
 
-func (m *preflightMode) String() string { return string(*m) }
-func (m *preflightMode) Type() string   { return "string" }
+func (m *PreflightMode) String() string { return string(*m) }
+func (m *PreflightMode) Type() string   { return "string" }
 
-func (m *preflightMode) Set(value string) error {
-	if !slices.Contains([]string{preflightOff, preflightLook, string(preflight.Quick), string(preflight.Full)}, value) {
+func (m *PreflightMode) Set(value string) error {
+	if !slices.Contains([]string{PreflightOff, PreflightLook, string(preflight.Quick), string(preflight.Full)}, value) {
 		return errors.New("one of look, quick, full, off")
 	}
-	*m = preflightMode(value)
+	*m = PreflightMode(value)
 	return nil
-}
-
-func (o *jobOptions) preflightFlags(f *pflag.FlagSet) {
-	o.preflight = preflightLook
-	f.Var(&o.preflight, "preflight", "before the job: `mode` is look (every check on every host), quick or full (measure RDMA too: every port, every pair), or off (look for what the plan needs and no further)")
-	f.StringVar(&o.exclude, "exclude", "", "leave these hosts out: a `file or list`, such as hosts.fail of 'fabrun check --out'")
 }
 
 func fileThere(name string) bool {
@@ -54,13 +48,13 @@ func fileThere(name string) bool {
 	return err == nil
 }
 
-// without leaves hosts out of an allocation. A name with a slash, or of a file
+// Without leaves hosts out of an allocation. A name with a slash, or of a file
 // that is there, is a file; an empty one leaves out nobody.
-func without(alloc hosts.Allocation, exclude string) (hosts.Allocation, []string, error) {
+func Without(alloc hosts.Allocation, exclude string) (hosts.Allocation, []string, error) {
 	var out hosts.Allocation
 	var err error
 	if fileThere(exclude) || strings.Contains(exclude, "/") {
-		text, rerr := readInput(exclude)
+		text, rerr := files.Read(exclude)
 		if rerr != nil {
 			return alloc, nil, exit.WithHint(fmt.Errorf("--exclude: %w", rerr), "a file with a host a line, or a list like 'node[03,07]'")
 		}
@@ -89,15 +83,15 @@ func without(alloc hosts.Allocation, exclude string) (hosts.Allocation, []string
 
 // leaveOut is --exclude: the job's hosts without those, which the launcher then
 // has to be told.
-func (o jobOptions) leaveOut(job *jobLook, env []string) error {
-	if o.exclude == "" {
+func (o Options) leaveOut(job *Sight, env []string) error {
+	if o.Exclude == "" {
 		return nil
 	}
-	alloc, gone, err := without(job.alloc, o.exclude)
+	alloc, gone, err := Without(job.alloc, o.Exclude)
 	if err != nil || len(gone) == 0 {
 		return err
 	}
-	if src := job.cmd.HostSource(env); src != nil && o.hosts == "" && o.hostfile == "" {
+	if src := job.cmd.HostSource(env); src != nil && o.Hosts == "" && o.Hostfile == "" {
 		return exit.UsageError(fmt.Errorf("--exclude %s: the launcher's own %s names them", hosts.Compress(gone), src.Option), "name the hosts to fabrun instead: --hosts or --hostfile")
 	}
 	job.alloc, job.given = alloc, true
@@ -107,7 +101,7 @@ func (o jobOptions) leaveOut(job *jobLook, env []string) error {
 
 // lookFindings is preflight's look: every check on every host and all hosts
 // against each other. Notes are check's own; a job is told what is wrong.
-func lookFindings(job jobLook, prof profiles.Profile, res envgen.Result) []finding.Finding {
+func lookFindings(job Sight, prof profiles.Profile, res envgen.Result) []finding.Finding {
 	fabric := res.RDMA && !prof.Fabric.SetNothing
 	named := slices.Clone(job.hosts)
 	for i := range job.names {
@@ -141,7 +135,7 @@ func aboutProgram(id string) bool {
 }
 
 // hostItself is what a host calls itself, by the name the job has for it.
-func hostItself(job jobLook, name string) string {
+func hostItself(job Sight, name string) string {
 	if i := slices.Index(job.names, name); i >= 0 {
 		return job.hosts[i].Name
 	}
@@ -149,33 +143,35 @@ func hostItself(job jobLook, name string) string {
 }
 
 // preflightPairs measures the pairs of a job that is about to start.
-func (a *app) preflightPairs(ctx context.Context, o runOptions, p *plan.Plan) error {
-	mode := preflight.Mode(o.preflight)
+func (a *Call) preflightPairs(ctx context.Context, o RunOptions, p *plan.Plan) error {
+	mode := preflight.Mode(o.Preflight)
 	if mode != preflight.Quick && mode != preflight.Full || !p.RDMA {
 		return nil
 	}
 	if a.reached == nil || a.reached.transport == nil || len(a.reached.hosts) < 2 {
-		a.progress.Say("--preflight %s: nothing to measure: fewer than two hosts were looked at", mode)
+		a.Progress.Say("--preflight %s: nothing to measure: fewer than two hosts were looked at", mode)
 		return nil
 	}
-	prof, err := a.fabricProfile()
+	prof, err := a.FabricProfile()
 	if err != nil {
 		return err
 	}
 	if prof == nil {
 		prof = &profiles.Profile{}
 	}
-	s := site{t: a.reached.transport, prof: *prof, checked: checked{names: a.reached.names, reach: a.reached.names, paths: a.reached.paths}}
-	s.hosts = slices.Clone(a.reached.hosts)
-	s.rails, s.tc = railsByReach(p.Rails, s.hosts, s.reach), trafficClass(*p)
-	for i := range s.hosts {
-		s.hosts[i].Name = s.reach[i]
+	s := trial.Trial{
+		Site:     trial.Site{Hosts: slices.Clone(a.reached.hosts), Reach: a.reached.names, Paths: a.reached.paths, Transport: a.reached.transport, Profile: *prof},
+		Progress: a.Progress,
 	}
-	res := report.Checked{Hosts: s.reach}
-	if err := a.checkPairs(ctx, s, hostChecks{}, mode, &res); err != nil {
+	s.Rails, s.TC = railsByReach(p.Rails, s.Hosts, s.Reach), trafficClass(*p)
+	for i := range s.Hosts {
+		s.Hosts[i].Name = s.Reach[i]
+	}
+	res := report.Checked{Hosts: s.Reach}
+	if err := s.Pairs(ctx, trial.Options{Pairs: mode}, &res); err != nil {
 		return err
 	}
-	a.progress.Say("preflight: %s", res.Coverage)
+	a.Progress.Say("preflight: %s", res.Coverage)
 	p.Findings = append(p.Findings, slices.DeleteFunc(res.Findings, func(f finding.Finding) bool { return f.Severity == finding.Note })...)
 	finding.Sort(p.Findings)
 	return nil
@@ -212,14 +208,14 @@ func trafficClass(p plan.Plan) *int {
 	return nil
 }
 
-func railsOf(hosts []topology.Host, prof profiles.Profile) []envgen.Rail {
+func RailsOf(hosts []topology.Host, prof profiles.Profile) []envgen.Rail {
 	return envgen.Compute(envgen.Input{Hosts: hosts, Profile: prof}).Rails
 }
 
 // preflightGate is --strict before the start: a finding with which RDMA cannot
 // carry the job is no job. A job of one node needs none.
-func (a *app) preflightGate(o runOptions, p plan.Plan) error {
-	if !o.strict || p.Nodes(a.env) == 1 {
+func (a *Call) preflightGate(o RunOptions, p plan.Plan) error {
+	if !o.Strict || p.Nodes(a.Env) == 1 {
 		return nil
 	}
 	if len(p.Look.Unseen) > 0 {

@@ -1,4 +1,6 @@
-package main
+// Package trial measures RDMA between hosts that were looked at: pairs, collectives,
+// and the stages of a bring-up, each run where preflight says and judged by it.
+package trial
 
 import (
 	"context"
@@ -20,14 +22,36 @@ import (
 	"fabrun/topology/finding"
 )
 
-// site is what measuring needs: the hosts that answered, the way to them, and
-// the plan's rails.
-type site struct {
-	checked
-	t     remote.Transport
-	prof  profiles.Profile
-	rails []envgen.Rail
-	tc    *int // traffic class of the job; nil: the profile's
+// Site is what is measured: the hosts that answered, the way to them, and the
+// plan's rails.
+type Site struct {
+	Hosts []topology.Host   // those that answered
+	Reach []string          // by which name each of Hosts is reached, in step
+	Paths map[string]string // of fabrun, by the name a host is reached by
+
+	Transport remote.Transport // nil: one host, or snapshots
+	Profile   profiles.Profile
+	Rails     []envgen.Rail
+	TC        *int // traffic class of the job; nil: the profile's
+}
+
+// Options say what to measure.
+type Options struct {
+	Pairs   preflight.Mode // "off": none
+	GPU     bool           // GPU memory instead of host memory
+	Latency bool           // of small messages too
+	Compare string         // the network beside which collectives run; "" none
+	Dir     string         // where benchmarks lie, beside PATH and the usual folders; "" nowhere else
+}
+
+// Trial measures a site for a call of fabrun.
+type Trial struct {
+	Site
+	Env      []string
+	Progress *report.Progress // nil says nothing
+	Self     string           // fabrun's path
+	// Again are the flags of the call for a fabrun that runs a benchmark on hosts.
+	Again func(hosts string) []string
 }
 
 // way is the transport to the hosts of a site, on which this machine is not
@@ -45,23 +69,23 @@ func (w way) Exec(ctx context.Context, host string, cmd remote.Command, s remote
 	return w.Transport.Exec(ctx, host, cmd, s)
 }
 
-func (s site) way() way {
-	_, self := look.Others(hosts.Allocation{Hosts: hostList(s.reach)})
-	return way{s.t, remote.NewLocal(), self}
+func (s Site) way() way {
+	_, self := look.Others(hosts.Allocation{Hosts: look.HostList(s.Reach)})
+	return way{s.Transport, remote.NewLocal(), self}
 }
 
-// ports are the ends of the tests, by host and rail; nil: that host has no such rail.
-func (s site) ports() [][]*preflight.TestPort {
+// Ports are the ends of the tests, by host and rail; nil: that host has no such rail.
+func (s Site) Ports() [][]*preflight.TestPort {
 	var out [][]*preflight.TestPort
-	for i, h := range s.hosts {
-		row := make([]*preflight.TestPort, len(s.rails))
-		for k, rail := range s.rails {
+	for i, h := range s.Hosts {
+		row := make([]*preflight.TestPort, len(s.Rails))
+		for k, rail := range s.Rails {
 			if name, ok := rail.Ports[h.Name]; ok {
 				var gid *int
 				if index, ok := rail.GIDs[h.Name]; ok {
 					gid = &index
 				}
-				row[k] = preflight.Port(h, s.reach[i], name, gid)
+				row[k] = preflight.Port(h, s.Reach[i], name, gid)
 			}
 		}
 		out = append(out, row)
@@ -69,12 +93,13 @@ func (s site) ports() [][]*preflight.TestPort {
 	return out
 }
 
-// checkPairs measures, and names who is to blame for what is slow.
-func (a *app) checkPairs(ctx context.Context, s site, o hostChecks, mode preflight.Mode, res *report.Checked) error {
-	if s.t == nil || len(s.hosts) < 2 {
+// Pairs measures, and names who is to blame for what is slow.
+func (s Trial) Pairs(ctx context.Context, o Options, res *report.Checked) error {
+	mode := o.Pairs
+	if s.Transport == nil || len(s.Hosts) < 2 {
 		return exit.UsageError(errors.New("--pairs needs two hosts or more that answer"), "name them with --hosts")
 	}
-	if len(s.rails) == 0 {
+	if len(s.Rails) == 0 {
 		res.Findings = append(res.Findings, finding.Finding{
 			ID: "pair.no-rail", Severity: finding.Error, Subject: "pairs", Seen: "no port that two hosts could use", Wanted: "a rail",
 			Why: "nothing can be measured", Hint: "see the other findings; check link_layer of the profile",
@@ -86,33 +111,33 @@ func (a *app) checkPairs(ctx context.Context, s site, o hostChecks, mode preflig
 		Exec: func(ctx context.Context, host string, argv []string, out io.Writer) (int, error) {
 			return to.Exec(ctx, host, remote.Command{Argv: argv}, remote.Streams{Stdout: out, Stderr: out})
 		},
-		Ports:   s.ports(),
-		Options: preflight.PairOptions{GPU: o.gpu, Latency: o.latency, Expect: expect(&s.prof)},
+		Ports:   s.Ports(),
+		Options: preflight.PairOptions{GPU: o.GPU, Latency: o.Latency, Expect: preflight.ExpectOf(&s.Profile)},
 	}
-	if q := s.prof.Fabric.QoS; q != nil {
+	if q := s.Profile.Fabric.QoS; q != nil {
 		tc := q.RDMA.TC()
 		r.Options.TC, r.Options.SL = &tc, q.RDMA.SL
 	}
-	if s.tc != nil {
-		r.Options.TC = s.tc
+	if s.TC != nil {
+		r.Options.TC = s.TC
 	}
-	rounds := preflight.Schedule(len(s.hosts), mode)
+	rounds := preflight.Schedule(len(s.Hosts), mode)
 	what := func(round int) string {
 		if round > len(rounds) {
 			return fmt.Sprintf("round %d, suspects with good partners", round)
 		}
 		return fmt.Sprintf("round %d of %d", round, len(rounds))
 	}
-	r.OnTest = func(round, done, tests int) { a.progress.Step(what(round)+", "+hostCount(len(s.hosts)), done, tests) }
+	r.OnTest = func(round, done, tests int) { s.Progress.Step(what(round)+", "+hostCount(len(s.Hosts)), done, tests) }
 	r.OnRound = func(round, tests, bad int) {
-		a.progress.Say("%s: %d tests, %d slow or failing", what(round), tests, bad)
+		s.Progress.Say("%s: %d tests, %d slow or failing", what(round), tests, bad)
 	}
-	before := a.priorityBytes(ctx, s, r.Ports)
+	before := s.priorityBytes(ctx, r.Ports)
 	var all []preflight.Measured
 	for _, round := range rounds {
 		var ps []preflight.Probe
 		for _, p := range round {
-			for k := range s.rails {
+			for k := range s.Rails {
 				ps = append(ps, preflight.Probe{Pair: p, Rail: k})
 			}
 		}
@@ -122,7 +147,7 @@ func (a *app) checkPairs(ctx context.Context, s site, o hostChecks, mode preflig
 		}
 	}
 	if before != nil {
-		res.Findings = append(res.Findings, preflight.WireFindings(wireDeltas(s, r.Ports, all, before, a.priorityBytes(ctx, s, r.Ports)), s.prof.Fabric.QoS)...)
+		res.Findings = append(res.Findings, preflight.WireFindings(wireDeltas(s.Site, r.Ports, all, before, s.priorityBytes(ctx, r.Ports)), s.Profile.Fabric.QoS)...)
 	}
 	portName := func(host, rail int) string {
 		if p := r.Ports[host][rail]; p != nil {
@@ -138,11 +163,11 @@ func (a *app) checkPairs(ctx context.Context, s site, o hostChecks, mode preflig
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	res.Rounds, res.Coverage = n, preflight.Coverage(len(s.hosts), len(s.rails), mode)
-	if left := preflight.Untested(all, len(s.hosts), len(s.rails), func(h, k int) bool { return r.Ports[h][k] != nil }); len(left) > 0 {
+	res.Rounds, res.Coverage = n, preflight.Coverage(len(s.Hosts), len(s.Rails), mode)
+	if left := preflight.Untested(all, len(s.Hosts), len(s.Rails), func(h, k int) bool { return r.Ports[h][k] != nil }); len(left) > 0 {
 		var names []string
 		for _, p := range left[:min(len(left), 6)] {
-			names = append(names, s.reach[p[0]]+" "+portName(p[0], p[1]))
+			names = append(names, s.Reach[p[0]]+" "+portName(p[0], p[1]))
 		}
 		if len(left) > 6 {
 			names = append(names, "…")
@@ -150,9 +175,9 @@ func (a *app) checkPairs(ctx context.Context, s site, o hostChecks, mode preflig
 		res.Coverage += fmt.Sprintf("; nothing is shown of %d of them: %s", len(left), strings.Join(names, ", "))
 	}
 	res.Findings = append(res.Findings, preflight.CulpritFindings(culprits, preflight.Naming{
-		Hosts: s.reach, Port: portName,
+		Hosts: s.Reach, Port: portName,
 		Suspects: func(host, rail int, o preflight.Outcome) string {
-			return preflight.Suspects(s.hosts[host], r.Ports[host][rail], s.prof, o)
+			return preflight.Suspects(s.Hosts[host], r.Ports[host][rail], s.Profile, o)
 		},
 	}, r.Options.Expect)...)
 	for _, m := range all {
@@ -161,7 +186,7 @@ func (a *app) checkPairs(ctx context.Context, s site, o hostChecks, mode preflig
 			o        preflight.Outcome
 		}{{m.A, m.B, m.There}, {m.B, m.A, m.Back}} {
 			p := report.CheckedPair{
-				From: s.reach[d.from], To: s.reach[d.to], HCAFrom: r.Ports[d.from][m.Rail].HCA, HCATo: r.Ports[d.to][m.Rail].HCA, Rail: m.Rail,
+				From: s.Reach[d.from], To: s.Reach[d.to], HCAFrom: r.Ports[d.from][m.Rail].HCA, HCATo: r.Ports[d.to][m.Rail].HCA, Rail: m.Rail,
 				Gbps: d.o.Gbps, HostGbps: d.o.HostGbps, Usec: d.o.Usec, Verdict: d.o.Verdict,
 			}
 			if d.o.Error != "" {
@@ -184,8 +209,8 @@ func hostCount(n int) string {
 // priorityBytes reads how many bytes every tested netdev has sent and received
 // by priority; nil where the plan names no priority to look for, or nothing but
 // emulated devices is tested. A host that does not answer is absent.
-func (a *app) priorityBytes(ctx context.Context, s site, ports [][]*preflight.TestPort) map[string]topology.Host {
-	if q := s.prof.Fabric.QoS; q == nil || q.RDMA.Priority == nil {
+func (s Trial) priorityBytes(ctx context.Context, ports [][]*preflight.TestPort) map[string]topology.Host {
+	if q := s.Profile.Fabric.QoS; q == nil || q.RDMA.Priority == nil {
 		return nil
 	}
 	real := func(p *preflight.TestPort) bool { return p != nil && !p.Emulated && p.Netdev != "" }
@@ -193,10 +218,10 @@ func (a *app) priorityBytes(ctx context.Context, s site, ports [][]*preflight.Te
 		return nil
 	}
 	out := map[string]topology.Host{}
-	for _, r := range remote.RunAll(ctx, s.way(), s.reach, func(h string) remote.Command {
-		return remote.Command{Argv: []string{s.paths[h], "snapshot", "--quick", "--counters"}}
-	}, remote.Options{Deadline: lookDeadline}) {
-		if h, err := readNode(r); err == nil {
+	for _, r := range remote.RunAll(ctx, s.way(), s.Reach, func(h string) remote.Command {
+		return remote.Command{Argv: []string{s.Paths[h], "snapshot", "--quick", "--counters"}}
+	}, remote.Options{Deadline: look.Deadline}) {
+		if h, err := look.ReadNode(r); err == nil {
 			out[r.Host] = h
 		}
 	}
@@ -204,7 +229,7 @@ func (a *app) priorityBytes(ctx context.Context, s site, ports [][]*preflight.Te
 }
 
 // wireDeltas are the counters of the ports that carried a test with a result.
-func wireDeltas(s site, ports [][]*preflight.TestPort, all []preflight.Measured, before, after map[string]topology.Host) []preflight.PortDelta {
+func wireDeltas(s Site, ports [][]*preflight.TestPort, all []preflight.Measured, before, after map[string]topology.Host) []preflight.PortDelta {
 	var out []preflight.PortDelta
 	seen := map[*preflight.TestPort]bool{}
 	for _, m := range all {
@@ -214,19 +239,11 @@ func wireDeltas(s site, ports [][]*preflight.TestPort, all []preflight.Measured,
 				continue
 			}
 			seen[p] = true
-			name := s.reach[host]
+			name := s.Reach[host]
 			d := preflight.PriorityBytes(after[name], p.Netdev).Since(preflight.PriorityBytes(before[name], p.Netdev))
 			out = append(out, preflight.PortDelta{Host: name, Port: fmt.Sprintf("%s port %d", p.HCA, p.Number), Netdev: p.Netdev, Delta: d})
 		}
 	}
 	slices.SortStableFunc(out, func(x, y preflight.PortDelta) int { return strings.Compare(x.Host+" "+x.Port, y.Host+" "+y.Port) })
-	return out
-}
-
-func hostList(names []string) []hosts.Host {
-	var out []hosts.Host
-	for _, n := range names {
-		out = append(out, hosts.Host{Name: n})
-	}
 	return out
 }

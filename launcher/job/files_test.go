@@ -1,4 +1,4 @@
-package main
+package job
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"fabrun/launcher/cmdline"
+	"fabrun/launcher/look"
 	"fabrun/topology"
 	"fabrun/topology/finding"
 )
@@ -28,7 +29,7 @@ func TestFilesOnNodes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	a := &app{env: []string{"PATH=" + dir + "/bin"}}
+	a := &Call{Machines: look.Machines{Env: []string{"PATH=" + dir + "/bin"}}}
 	for _, tc := range []struct {
 		argv string
 		n2   string // what host n2 has; n1 has everything, n3 is down
@@ -105,7 +106,7 @@ func TestLauncherHasUCX(t *testing.T) {
 		{Kind: "openmpi", Path: "opt/x/bin/mpirun"},
 	}}
 	for dir, want := range map[string]string{"/usr/bin": "false", "/usr/mpi/gcc/openmpi-4.1.7a1/bin": "true", "/opt/x/bin": "unknown", "/opt/y/bin": "unknown"} {
-		job := jobLook{cmd: cmdline.Parse(cmdline.Identify(argv, "(Open MPI) 4.1.4", ""), argv), launcher: []string{dir}, hosts: []topology.Host{h}}
+		job := Sight{cmd: cmdline.Parse(cmdline.Identify(argv, "(Open MPI) 4.1.4", ""), argv), launcher: []string{dir}, hosts: []topology.Host{h}}
 		got := "unknown"
 		if has := launcherHasUCX(job); has != nil {
 			got = fmt.Sprint(*has)

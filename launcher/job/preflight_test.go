@@ -1,4 +1,4 @@
-package main
+package job
 
 import (
 	"errors"
@@ -11,7 +11,9 @@ import (
 	"fabrun/launcher/cmdline"
 	"fabrun/launcher/exit"
 	"fabrun/launcher/hosts"
+	"fabrun/launcher/look"
 	"fabrun/launcher/plan"
+	"fabrun/launcher/trial"
 	"fabrun/profiles"
 	"fabrun/topology"
 	"fabrun/topology/finding"
@@ -39,7 +41,7 @@ func TestStrictOnOneHost(t *testing.T) {
 		{"an elastic torchrun", plan.Plan{Dialect: cmdline.Torchrun, Command: torch("torchrun --nnodes 1:4 train.py"), Hosts: hosts.Allocation{Hosts: one}}, true},
 	} {
 		c.p.Findings = bad
-		err := (&app{}).preflightGate(runOptions{jobOptions: jobOptions{strict: true}}, c.p)
+		err := (&Call{}).preflightGate(RunOptions{Options: Options{Strict: true}}, c.p)
 		if (err != nil) != c.stops {
 			t.Errorf("%s: %v, stops %v", c.name, err, c.stops)
 		}
@@ -65,7 +67,7 @@ func TestPreflightGate(t *testing.T) {
 		{"qos.pfc", finding.Error, true, false},
 		{"pcie.link", finding.Error, true, false},
 	} {
-		err := (&app{}).preflightGate(runOptions{jobOptions: jobOptions{strict: tc.strict}}, plan.Plan{Findings: []finding.Finding{{ID: tc.id, Severity: tc.sev, Host: "n1", Subject: "mlx5_0 port 1", Seen: "DOWN", Hint: "look"}}})
+		err := (&Call{}).preflightGate(RunOptions{Options: Options{Strict: tc.strict}}, plan.Plan{Findings: []finding.Finding{{ID: tc.id, Severity: tc.sev, Host: "n1", Subject: "mlx5_0 port 1", Seen: "DOWN", Hint: "look"}}})
 		var e *exit.Error
 		if got := errors.As(err, &e); got != tc.stops || got && (e.Code != 122 || !strings.Contains(e.Error(), "n1: mlx5_0 port 1: DOWN")) {
 			t.Errorf("%s %s, strict %v: %v", tc.sev, tc.id, tc.strict, err)
@@ -95,7 +97,7 @@ func TestAnotherProgramOnOneNode(t *testing.T) {
 		{"missing, and said", []topology.Host{host("n1", "build-id:a", ""), host("n2", "", "ENOENT")}, []finding.Finding{{ID: "node.program", Subject: "/opt/a.out"}}, ""},
 	} {
 		var got []string
-		for _, f := range lookFindings(jobLook{hosts: tc.hosts, finds: tc.finds}, profiles.Profile{}, envgen.Result{}) {
+		for _, f := range lookFindings(Sight{hosts: tc.hosts, finds: tc.finds}, profiles.Profile{}, envgen.Result{}) {
 			got = append(got, f.ID)
 		}
 		if strings.Join(got, " ") != tc.want {
@@ -116,7 +118,7 @@ func TestLauncherIsToldTheSame(t *testing.T) {
 		argv := strings.Fields(tc.argv)
 		version := map[bool]string{true: "mpirun (Open MPI) 4.1.4", false: "HYDRA build details:\n    Version: 4.0.2"}[argv[0] == "mpirun"]
 		p := plan.Build(plan.Request{
-			Command: cmdline.Parse(cmdline.Identify(argv, version, ""), argv), SSH: nodeOptions{insecure: true}.launcherSSH(),
+			Command: cmdline.Parse(cmdline.Identify(argv, version, ""), argv), SSH: look.Ways{Insecure: true}.LauncherSSH(),
 			Hosts: hosts.Allocation{Source: "--hosts", Hosts: []hosts.Host{{Name: "n1"}, {Name: "n2"}}}, HostsGiven: true,
 		})
 		got := ""
@@ -129,10 +131,10 @@ func TestLauncherIsToldTheSame(t *testing.T) {
 			t.Errorf("%s: %q, want %q", tc.argv, got, tc.want)
 		}
 	}
-	if args := strings.Join(nodeOptions{insecure: true, knownHosts: "/k"}.systemSSH().Args(), " "); !strings.Contains(args, insecure) || strings.Contains(args, "/k") {
+	if args := strings.Join(look.Ways{Insecure: true, KnownHosts: "/k"}.SystemSSH().Args(), " "); !strings.Contains(args, insecure) || strings.Contains(args, "/k") {
 		t.Errorf("the system's ssh: %q", args)
 	}
-	if (nodeOptions{}).launcherSSH() != nil {
+	if (look.Ways{}).LauncherSSH() != nil {
 		t.Error("nothing was said, and the launcher is told something")
 	}
 }
@@ -172,8 +174,8 @@ func TestMeasuresWhatThePlanChose(t *testing.T) {
 	} {
 		rails := envgen.Compute(envgen.Input{Hosts: own, Profile: prof, Job: envgen.Job{Settings: c.set}}).Rails
 		named := []topology.Host{host("a.cluster", 1), host("b.cluster", 2)}
-		s := site{checked: checked{names: reach, reach: reach, hosts: named}, prof: prof, rails: railsByReach(rails, own, reach)}
-		for i, row := range s.ports() {
+		s := trial.Site{Reach: reach, Hosts: named, Profile: prof, Rails: railsByReach(rails, own, reach)}
+		for i, row := range s.Ports() {
 			if len(row) != 1 || row[0] == nil || row[0].GID == nil || *row[0].GID != c.want {
 				t.Errorf("%s: %s is measured by %+v, want GID index %d", c.name, reach[i], row, c.want)
 			}

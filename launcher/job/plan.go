@@ -1,4 +1,7 @@
-package main
+// Package job takes one job from its command line to its end: it looks, has the plan
+// decided, checks it, starts what it says on one node or on all, has it watched, and
+// says what it has shown.
+package job
 
 import (
 	"cmp"
@@ -36,57 +39,74 @@ import (
 	"fabrun/topology/live"
 )
 
-// jobOptions are the flags that run and plan share.
-type jobOptions struct {
-	hosts    string
-	hostfile string
-	topology string // file that says which hosts hang at one switch; "" their own order
-	strict   bool
-	nccl     string // version the ranks will load; "" what is found on the hosts
-	ucx      string
-	nodes    nodeOptions
-	spread   spreadOptions
+// Call is one call of fabrun for a job: the machines that it is about, and what of
+// its process and of its flags the whole of it needs.
+type Call struct {
+	look.Machines
+	Args     []string // as the process was called
+	Stdout   io.Writer
+	Profile  string // fabric profile, name or file; "" none
+	Workload string // likewise
+	WithEnv  bool   // with From: what is set in this shell counts too
+	JSON     bool
+	Quiet    bool
+	Follower bool   // one of several on as many nodes, and not the one that speaks
+	Version  string // of fabrun
 
-	preflight preflightMode
-	exclude   string // file or list
+	reached *reached // run: the way to the other nodes stays open
 }
 
-// planned is a plan, and what run needs beside it.
-type planned struct {
+// Options are what run and plan are told of a job.
+type Options struct {
+	Hosts    string
+	Hostfile string
+	Topology string // file that says which hosts hang at one switch; "" their own order
+	Strict   bool
+	NCCL     string // version the ranks will load; "" what is found on the hosts
+	UCX      string
+	Ways     look.Ways
+	Spread   Spread
+
+	Preflight PreflightMode
+	Exclude   string // file or list
+}
+
+// Planned is a plan, and what run needs beside it.
+type Planned struct {
 	plan.Plan
 	torch *torchJob // torchrun on every node; nil: one child, here
 }
 
-// planJob is the one path by which run and plan decide: it looks (launcher's
+// Plan is the one path by which run and plan decide: it looks (launcher's
 // version, hosts, machines), and everything after looking is pure.
-func (a *app) planJob(ctx context.Context, o jobOptions, argv []string) (planned, error) {
+func (a *Call) Plan(ctx context.Context, o Options, argv []string) (Planned, error) {
 	if len(argv) == 0 {
-		return planned{}, exit.UsageError(errors.New("no program to run"), "fabrun mpirun -np 2 ./a.out")
+		return Planned{}, exit.UsageError(errors.New("no program to run"), "fabrun mpirun -np 2 ./a.out")
 	}
-	if err := o.spread.check(); err != nil {
-		return planned{}, err
+	if err := o.Spread.check(); err != nil {
+		return Planned{}, err
 	}
 	argv, foamNote, err := a.foamArgv(argv)
 	if err != nil {
-		return planned{}, err
+		return Planned{}, err
 	}
 	probed, err := a.probeLauncher(ctx, argv)
 	if err != nil {
-		return planned{}, err
+		return Planned{}, err
 	}
-	if a.from == "" && cmdline.ParseMarker(a.env).Planned() {
+	if a.From == "" && cmdline.ParseMarker(a.Env).Planned() {
 		p := plan.Unchanged(cmdline.Identify(argv, probed.version, probed.resolved), argv, "a fabrun around this one has planned the job")
-		return planned{Plan: p}, nil
+		return Planned{Plan: p}, nil
 	}
-	here, err := a.loadHost(ctx)
+	here, err := a.Host(ctx)
 	if stalled, ok := errors.AsType[*live.StalledError](err); ok {
-		here, err, a.stalled = topology.Host{}, nil, stalled // the job starts, and nothing is known
+		here, err, a.Stalled = topology.Host{}, nil, stalled // the job starts, and nothing is known
 	}
 	if err != nil {
-		return planned{}, err
+		return Planned{}, err
 	}
 	l := cmdline.Identify(argv, probed.version, probed.resolved)
-	if a.from != "" {
+	if a.From != "" {
 		// A replay asks nothing of this machine: the snapshot's launchers count.
 		l = cmdline.IdentifyFrom(argv, here.Software)
 		if i := slices.IndexFunc(here.Launchers, func(l topology.Launcher) bool { return l.Name == argv[cmdline.LauncherAt(argv)] }); i >= 0 {
@@ -95,59 +115,59 @@ func (a *app) planJob(ctx context.Context, o jobOptions, argv []string) (planned
 		}
 	}
 	where := []string{filepath.Dir(filepath.Join("/", probed.path)), filepath.Dir(filepath.Join("/", probed.resolved))}
-	job := jobLook{cmd: cmdline.Parse(l, argv), launcher: where, hosts: []topology.Host{here}, self: a.self(), root: here.UID != nil && *here.UID == 0}
+	job := Sight{cmd: cmdline.Parse(l, argv), launcher: where, hosts: []topology.Host{here}, self: a.Self(), root: here.UID != nil && *here.UID == 0}
 	if foamNote != "" {
 		job.notes = append(job.notes, foamNote)
 	}
 	if job.cmd.StartsDaemon() {
-		return planned{Plan: plan.Unchanged(l, argv, "a launcher brings its daemons to the nodes")}, nil
+		return Planned{Plan: plan.Unchanged(l, argv, "a launcher brings its daemons to the nodes")}, nil
 	}
 	view := *a
-	if a.from != "" {
+	if a.From != "" {
 		// What the snapshot's host had set, and by which name fabrun goes there.
 		var left string
-		if view.env, left = a.replayEnv(here); left != "" {
+		if view.Env, left = a.ReplayEnv(here); left != "" {
 			job.notes = append(job.notes, left)
 		}
 		job.self = "fabrun"
 	}
-	view.env = cmdline.EnvAt(argv, view.env)
+	view.Env = cmdline.EnvAt(argv, view.Env)
 	job.shims = view.shimsFor(here)
-	if err := view.findJobHosts(ctx, &job, o, probed); err != nil {
-		return planned{}, err
+	if err := view.findHosts(ctx, &job, o, probed); err != nil {
+		return Planned{}, err
 	}
-	if o.topology != "" {
+	if o.Topology != "" {
 		before := job.alloc.Names()
-		if job.alloc, err = orderByTopology(job.alloc, o.topology); err != nil {
-			return planned{}, err
+		if job.alloc, err = OrderByTopology(job.alloc, o.Topology); err != nil {
+			return Planned{}, err
 		}
 		job.ordered = !slices.Equal(before, job.alloc.Names())
 	}
-	if err := o.leaveOut(&job, view.env); err != nil {
-		return planned{}, err
+	if err := o.leaveOut(&job, view.Env); err != nil {
+		return Planned{}, err
 	}
 	job.local = job.own || a.local(job.alloc)
 	if (job.own || job.alloc.Source == "localhost") && here.Name != "" {
 		job.alloc.Hosts[0].Name = here.Name
 	}
 	job.program = view.programFacts(ctx, job.cmd, probed)
-	if _, w, err := view.jobProfiles(job); err == nil && w != nil && w.Name == foamWorkload && a.from == "" {
+	if _, w, err := view.Profiles(job); err == nil && w != nil && w.Name == foamWorkload && a.From == "" {
 		finds, np := view.judgeFoam(job.cmd, here)
 		job.finds, job.np = append(job.finds, finds...), np
 	}
 	if err := view.lookAtJob(ctx, &job, o); err != nil {
-		return planned{}, err
+		return Planned{}, err
 	}
 	p, err := view.decide(job, o)
 	if err != nil {
-		return planned{}, err
+		return Planned{}, err
 	}
-	torch, err := view.spreadTorch(job, &p, o.spread)
-	return planned{Plan: p, torch: torch}, err
+	torch, err := view.spreadTorch(job, &p, o.Spread)
+	return Planned{Plan: p, torch: torch}, err
 }
 
-// jobLook is what was seen of a job before anything is decided.
-type jobLook struct {
+// Sight is what was seen of a job before anything is decided.
+type Sight struct {
 	cmd      cmdline.Command
 	launcher []string // directories that the launcher was found in
 	alloc    hosts.Allocation
@@ -172,13 +192,13 @@ type jobLook struct {
 }
 
 // lookAtJob looks at the job's other hosts, where there are any.
-func (a *app) lookAtJob(ctx context.Context, job *jobLook, o jobOptions) error {
+func (a *Call) lookAtJob(ctx context.Context, job *Sight, o Options) error {
 	n := max(len(job.alloc.Hosts), job.alloc.Nodes)
 	if job.local {
 		job.look = plan.Look{Hosts: 1, Seen: 1}
-		if a.stalled != nil {
+		if a.Stalled != nil {
 			job.look.Seen, job.hosts = 0, nil
-			job.look.Miss(job.alloc.Hosts[0].Name, a.stalled.Error())
+			job.look.Miss(job.alloc.Hosts[0].Name, a.Stalled.Error())
 		}
 		return nil
 	}
@@ -191,9 +211,9 @@ func (a *app) lookAtJob(ctx context.Context, job *jobLook, o jobOptions) error {
 		case 1:
 			who = "1 host is"
 		}
-		job.notes = append(job.notes, fmt.Sprintf("%s assumed to be like %s: %s", who, a.hostName(), why))
+		job.notes = append(job.notes, fmt.Sprintf("%s assumed to be like %s: %s", who, a.Called(), why))
 	}
-	if a.from != "" {
+	if a.From != "" {
 		assume("a snapshot stands for all")
 		job.look = plan.Look{Hosts: n, Seen: n}
 		return nil
@@ -205,7 +225,7 @@ func (a *app) lookAtJob(ctx context.Context, job *jobLook, o jobOptions) error {
 		job.hosts, job.self = nil, "" // whether fabrun is there, at which path, nobody knows
 		return nil
 	}
-	t, err := a.transportTo(o.nodes, job.alloc.Manager)
+	t, err := a.Transport(o.Ways, job.alloc.Manager)
 	if err != nil {
 		return err
 	}
@@ -220,24 +240,24 @@ func (a *app) lookAtJob(ctx context.Context, job *jobLook, o jobOptions) error {
 		//nolint:errcheck // connections that are no longer needed
 		defer t.Close()
 	}
-	var want lookFor
+	var want look.Want
 	var wanted []wantedFile
-	if o.preflight != preflightOff {
+	if o.Preflight != PreflightOff {
 		wanted = a.wantedFiles(job.cmd)
-		want.places = a.jobPlaces(job.cmd, wanted)
+		want.Places = a.jobPlaces(job.cmd, wanted)
 	}
-	seen, err := a.lookAtNodes(ctx, t, job.alloc, job.hosts[0], want)
+	seen, err := a.Nodes(ctx, t, job.alloc, job.hosts[0], want)
 	if err != nil {
 		return err
 	}
-	job.finds, job.self = append(job.finds, seen.finds...), seen.path
-	job.finds = append(job.finds, missingOnNodes(seen.hosts, seen.names, wanted)...)
+	job.finds, job.self = append(job.finds, seen.Finds...), seen.Path
+	job.finds = append(job.finds, missingOnNodes(seen.Hosts, seen.Names, wanted)...)
 	// Hosts of a file that could not be read are missed too.
-	seen.look.Unseen = append(job.look.Unseen, seen.look.Unseen...)
-	job.look = seen.look
-	job.hosts, job.names = seen.hosts, seen.names
+	seen.Look.Unseen = append(job.look.Unseen, seen.Look.Unseen...)
+	job.look = seen.Look
+	job.hosts, job.names = seen.Hosts, seen.Names
 	if a.reached != nil {
-		a.reached.names, a.reached.hosts, a.reached.fabrun, a.reached.paths = seen.names, seen.hosts, seen.path, seen.paths
+		a.reached.names, a.reached.hosts, a.reached.fabrun, a.reached.paths = seen.Names, seen.Hosts, seen.Path, seen.Paths
 	}
 	return nil
 }
@@ -264,8 +284,8 @@ func (r *reached) close() {
 }
 
 // decide is everything between looking and doing; it touches nothing.
-func (a *app) decide(job jobLook, o jobOptions) (plan.Plan, error) {
-	profile, workload, err := a.jobProfiles(job)
+func (a *Call) decide(job Sight, o Options) (plan.Plan, error) {
+	profile, workload, err := a.Profiles(job)
 	if err != nil {
 		return plan.Plan{}, err
 	}
@@ -290,7 +310,7 @@ func (a *app) decide(job jobLook, o jobOptions) (plan.Plan, error) {
 	if in := (envgen.Input{
 		Hosts: job.hosts, Assumed: job.assumed, Profile: profile, Workload: workload,
 		Job: envgen.Job{
-			Settings: job.cmd.Settings(a.env), InContainer: container != "" || job.cmd.Launcher.OwnMPI, RanksPerNode: ranksPerNode, Strict: o.strict,
+			Settings: job.cmd.Settings(a.Env), InContainer: container != "" || job.cmd.Launcher.OwnMPI, RanksPerNode: ranksPerNode, Strict: o.Strict,
 			NoMPI: job.cmd.Launcher.Dialect.NoMPI, Gloo: job.cmd.Launcher.Dialect.Python, Versions: jobVersions(job, o), LogDir: logs,
 			Addresses: addressesOf(job.alloc),
 		},
@@ -303,7 +323,7 @@ func (a *app) decide(job jobLook, o jobOptions) (plan.Plan, error) {
 	if workload != nil && workload.Binding != "" {
 		bind = workload.Binding == "numa"
 	}
-	table := plan.MakeTable(job.names, job.hosts, res, bind && job.cmd.UserMaps(a.env) == "")
+	table := plan.MakeTable(job.names, job.hosts, res, bind && job.cmd.UserMaps(a.Env) == "")
 	if !job.local && logs != "" {
 		if table == nil {
 			table = &plan.RankTable{}
@@ -311,8 +331,8 @@ func (a *app) decide(job jobLook, o jobOptions) (plan.Plan, error) {
 		table.Dir = logs
 	}
 	p := plan.Build(plan.Request{
-		Command: job.cmd, Env: a.env, Look: job.look, Hosts: job.alloc, Place: place,
-		HostsGiven: job.given && placement.Hostfile || job.untold, Local: job.local, Result: res, Self: job.self, Workload: workload, SSH: o.nodes.launcherSSH(), Flags: a.flagsAgain(o),
+		Command: job.cmd, Env: a.Env, Look: job.look, Hosts: job.alloc, Place: place,
+		HostsGiven: job.given && placement.Hostfile || job.untold, Local: job.local, Result: res, Self: job.self, Workload: workload, SSH: o.Ways.LauncherSSH(), Flags: a.FlagsAgain(o),
 		Root: job.root, Program: job.program, Shims: job.shims, Ordered: job.ordered, NP: job.np,
 		Table: table,
 	})
@@ -321,12 +341,12 @@ func (a *app) decide(job jobLook, o jobOptions) (plan.Plan, error) {
 	}
 	p.Findings = append(p.Findings, job.alloc.Findings...)
 	p.Findings = append(p.Findings, job.finds...)
-	if o.preflight != preflightOff {
+	if o.Preflight != PreflightOff {
 		p.Findings = append(p.Findings, lookFindings(job, profile, res)...)
 	}
-	if a.profile == "" && res.RDMA {
+	if a.Profile == "" && res.RDMA {
 		// From the Host alone: a replay proposes what the machine itself did.
-		p.Findings = append(p.Findings, a.proposals(&job.hosts[0], false)...)
+		p.Findings = append(p.Findings, a.Proposals(&job.hosts[0], false)...)
 	}
 	finding.Sort(p.Findings)
 	p.Notes = append(p.Notes, job.notes...)
@@ -348,7 +368,7 @@ func addressesOf(alloc hosts.Allocation) []netip.Addr {
 }
 
 // place says how many ranks each host gets.
-func place(job jobLook, w *profiles.Workload) (hosts.Placement, error) {
+func place(job Sight, w *profiles.Workload) (hosts.Placement, error) {
 	alloc := job.alloc
 	if len(alloc.Hosts) == 0 {
 		return hosts.Placement{}, nil
@@ -361,7 +381,7 @@ func place(job jobLook, w *profiles.Workload) (hosts.Placement, error) {
 }
 
 // placeJob is what placing ranks needs to know.
-func placeJob(job jobLook, w *profiles.Workload) hosts.Job {
+func placeJob(job Sight, w *profiles.Workload) hosts.Job {
 	j := hosts.Job{NP: cmp.Or(job.cmd.Ranks(), job.np), Counts: map[string]hosts.Counts{}, Oversubscribe: job.cmd.Oversubscribes(), Threads: job.cmd.CountsThreads()}
 	if w != nil {
 		if policy, err := hosts.ParsePolicy(w.Slots); err == nil {
@@ -427,17 +447,17 @@ func countsOf(h topology.Host, allowed bool) hosts.Counts {
 // jobProfiles loads the fabric and workload profiles. Without --workload the
 // program's name may suggest one: then only the variables that every rank needs
 // are taken from it.
-func (a *app) jobProfiles(job jobLook) (profiles.Profile, *profiles.Workload, error) {
+func (a *Call) Profiles(job Sight) (profiles.Profile, *profiles.Workload, error) {
 	var profile profiles.Profile
-	p, err := a.fabricProfile()
+	p, err := a.FabricProfile()
 	if err != nil {
 		return profile, nil, err
 	}
 	if p != nil {
 		profile = *p
 	}
-	if a.workload != "" {
-		w, err := profiles.LoadWorkload(a.profileDirs(), a.workload)
+	if a.Workload != "" {
+		w, err := profiles.LoadWorkload(a.ProfileDirs(), a.Workload)
 		if err != nil {
 			return profile, nil, exit.UsageError(err, "'fabrun profile list' names those there are")
 		}
@@ -446,10 +466,10 @@ func (a *app) jobProfiles(job jobLook) (profiles.Profile, *profiles.Workload, er
 	return profile, a.suggestedWorkload(job), nil
 }
 
-func (a *app) suggestedWorkload(job jobLook) *profiles.Workload {
+func (a *Call) suggestedWorkload(job Sight) *profiles.Workload {
 	for _, program := range job.cmd.Programs() {
 		name := filepath.Base(program[0])
-		if w, ok := profiles.WorkloadFor(a.profileDirs(), name); ok {
+		if w, ok := profiles.WorkloadFor(a.ProfileDirs(), name); ok {
 			return &profiles.Workload{Name: w.Name, About: w.About, Source: w.Source, Forward: w.Forward}
 		}
 	}
@@ -459,13 +479,13 @@ func (a *app) suggestedWorkload(job jobLook) *profiles.Workload {
 // replayEnv is the environment that a snapshot carries: a replay uses that, and
 // what is set for libraries in this shell only with --with-env. left says what of
 // that is left out; "" nothing.
-func (a *app) replayEnv(h topology.Host) (env []string, left string) {
+func (a *Call) ReplayEnv(h topology.Host) (env []string, left string) {
 	for _, v := range h.Env {
 		env = append(env, v.Name+"="+v.Value)
 	}
 	var names []string
-	for _, s := range cmdline.Settings(a.env) {
-		if a.withEnv {
+	for _, s := range cmdline.Settings(a.Env) {
+		if a.WithEnv {
 			env = append(env, s.Name+"="+s.Value) // the last of a name counts
 		} else if v := cmdline.Value(env, s.Name); v != s.Value && v != vars.Redact(s.Value) { // a snapshot has no secrets
 			names = append(names, s.Name)
@@ -516,7 +536,7 @@ func linkedMPI(path string) (kind, source string) {
 const maxShebang = 256
 
 // flagsAgain are the flags of this call for a fabrun that a script of it starts.
-func (a *app) flagsAgain(o jobOptions) []string {
+func (a *Call) FlagsAgain(o Options) []string {
 	var out []string
 	put := func(name, value string) {
 		if value != "" {
@@ -532,66 +552,66 @@ func (a *app) flagsAgain(o jobOptions) []string {
 		}
 		put(name, value)
 	}
-	absolute("root", a.root)
-	absolute("profile", a.profile)
-	absolute("workload", a.workload)
-	put("hosts", o.hosts)
-	absolute("hostfile", o.hostfile)
-	absolute("topology", o.topology)
-	put("nccl-version", o.nccl)
-	put("ucx-version", o.ucx)
-	if o.preflight != preflightLook {
-		put("preflight", string(o.preflight))
+	absolute("root", a.Root)
+	absolute("profile", a.Profile)
+	absolute("workload", a.Workload)
+	put("hosts", o.Hosts)
+	absolute("hostfile", o.Hostfile)
+	absolute("topology", o.Topology)
+	put("nccl-version", o.NCCL)
+	put("ucx-version", o.UCX)
+	if o.Preflight != PreflightLook {
+		put("preflight", string(o.Preflight))
 	}
-	if abs, err := filepath.Abs(o.exclude); err == nil && o.exclude != "" && fileThere(abs) {
+	if abs, err := filepath.Abs(o.Exclude); err == nil && o.Exclude != "" && fileThere(abs) {
 		put("exclude", abs)
 	} else {
-		put("exclude", o.exclude)
+		put("exclude", o.Exclude)
 	}
-	if o.strict {
+	if o.Strict {
 		out = append(out, "--strict")
 	}
-	if a.quiet {
+	if a.Quiet {
 		out = append(out, "--quiet")
 	}
-	if a.verbose {
+	if a.Verbose {
 		out = append(out, "--verbose")
 	}
-	if o.nodes.transport != "auto" {
-		put("remote", o.nodes.transport)
+	if o.Ways.Transport != "auto" {
+		put("remote", o.Ways.Transport)
 	}
-	put("ssh-user", o.nodes.sshUser)
-	if o.nodes.sshPort != 0 {
-		put("ssh-port", fmt.Sprint(o.nodes.sshPort))
+	put("ssh-user", o.Ways.SSHUser)
+	if o.Ways.SSHPort != 0 {
+		put("ssh-port", fmt.Sprint(o.Ways.SSHPort))
 	}
-	absolute("ssh-key", o.nodes.sshKey)
-	absolute("ssh-config", o.nodes.sshConfig)
-	absolute("known-hosts", o.nodes.knownHosts)
-	if o.nodes.insecure {
+	absolute("ssh-key", o.Ways.SSHKey)
+	absolute("ssh-config", o.Ways.SSHConfig)
+	absolute("known-hosts", o.Ways.KnownHosts)
+	if o.Ways.Insecure {
 		out = append(out, "--insecure-host-keys")
 	}
-	return append(out, o.spread.again()...)
+	return append(out, o.Spread.again()...)
 }
 
 // asShim turns a call under a launcher's name, from a script of an outer fabrun,
 // into a run of the launcher of that name behind the shims in PATH.
-func (a *app) asShim() ([]string, bool) {
-	if len(a.args) == 0 || !slices.Contains(cmdline.ShimNames(), filepath.Base(a.args[0])) {
+func (a *Call) AsShim() ([]string, bool) {
+	if len(a.Args) == 0 || !slices.Contains(cmdline.ShimNames(), filepath.Base(a.Args[0])) {
 		return nil, false
 	}
-	dir, flags, ok := cmdline.ParseShim(a.env)
+	dir, flags, ok := cmdline.ParseShim(a.Env)
 	if !ok {
 		return nil, false
 	}
-	env := slices.Clone(a.env)
+	env := slices.Clone(a.Env)
 	for i, kv := range env {
 		if path, ok := strings.CutPrefix(kv, "PATH="); ok {
 			dirs := slices.DeleteFunc(strings.Split(path, ":"), func(d string) bool { return d == dir })
 			env[i] = "PATH=" + strings.Join(dirs, ":")
 		}
 	}
-	a.env = slices.DeleteFunc(env, func(kv string) bool { return strings.HasPrefix(kv, cmdline.ShimName+"=") })
-	words := slices.Concat([]string{filepath.Base(a.args[0])}, a.args[1:])
+	a.Env = slices.DeleteFunc(env, func(kv string) bool { return strings.HasPrefix(kv, cmdline.ShimName+"=") })
+	words := slices.Concat([]string{filepath.Base(a.Args[0])}, a.Args[1:])
 	if startsNothing(words) {
 		// Only on failure does this return; then run says what is wrong.
 		a.becomeProgram(words)
@@ -611,20 +631,20 @@ func startsNothing(words []string) bool {
 }
 
 // becomeProgram replaces this process by a program of the environment's PATH.
-func (a *app) becomeProgram(words []string) {
-	path, _ := a.getenv("PATH")
+func (a *Call) becomeProgram(words []string) {
+	path, _ := a.Getenv("PATH")
 	if file, err := launcher.LookPath(words[0], path, "."); err == nil {
 		//nolint:errcheck // the caller goes on where it cannot be started
-		_ = syscall.Exec(file, words, a.env)
+		_ = syscall.Exec(file, words, a.Env)
 	}
 }
 
 // shimsFor are the launchers that a script of this job could call by name. One
 // that is not installed gets no shim: a script may ask whether it is there.
-func (a *app) shimsFor(here topology.Host) []string {
-	path, _ := a.getenv("PATH")
+func (a *Call) shimsFor(here topology.Host) []string {
+	path, _ := a.Getenv("PATH")
 	return slices.DeleteFunc(cmdline.ShimNames(), func(name string) bool {
-		if a.from != "" {
+		if a.From != "" {
 			return !slices.ContainsFunc(here.Launchers, func(l topology.Launcher) bool { return l.Name == name })
 		}
 		_, err := launcher.LookPath(name, path, ".")
@@ -633,14 +653,14 @@ func (a *app) shimsFor(here topology.Host) []string {
 }
 
 // programFacts is what can be seen of the program without starting it.
-func (a *app) programFacts(ctx context.Context, cmd cmdline.Command, p probed) plan.ProgramFacts {
+func (a *Call) programFacts(ctx context.Context, cmd cmdline.Command, p probed) plan.ProgramFacts {
 	var f plan.ProgramFacts
-	if name := cmd.Executable(); name != "" && (cmd.Launcher.MPIKind != "" || cmd.Launcher.Dialect.MPIType.Option != "") && a.from == "" {
-		path, _ := a.getenv("PATH")
+	if name := cmd.Executable(); name != "" && (cmd.Launcher.MPIKind != "" || cmd.Launcher.Dialect.MPIType.Option != "") && a.From == "" {
+		path, _ := a.Getenv("PATH")
 		if file, err := launcher.LookPath(name, path, "."); err == nil {
 			f.MPIKind, f.Source = linkedMPI(file)
 		}
-		if cmd.Launcher.Dialect.MPIType.Option != "" && f.MPIKind != "" && !cmd.SaysMPIType(a.env) {
+		if cmd.Launcher.Dialect.MPIType.Option != "" && f.MPIKind != "" && !cmd.SaysMPIType(a.Env) {
 			f.SrunMPI = a.srunMPI(ctx)
 		}
 	}
@@ -679,9 +699,9 @@ func shebang(path string) string {
 
 // jobVersions says which of the installed MPIs is started, and which library
 // versions the user says the ranks load (in an image nobody else can know).
-func jobVersions(job jobLook, o jobOptions) *envgen.Versions {
+func jobVersions(job Sight, o Options) *envgen.Versions {
 	l := job.cmd.Launcher
-	v := &envgen.Versions{NCCL: o.nccl, UCX: o.ucx, OpenMPIHasUCX: launcherHasUCX(job)}
+	v := &envgen.Versions{NCCL: o.NCCL, UCX: o.UCX, OpenMPIHasUCX: launcherHasUCX(job)}
 	if l.MPIKind != "" {
 		v.MPIKind, v.MPI = l.MPIKind, strings.TrimSpace(l.MPIKind+" "+l.Version)
 	}
@@ -691,7 +711,7 @@ func jobVersions(job jobLook, o jobOptions) *envgen.Versions {
 // launcherHasUCX says whether the Open MPI that is started has a UCX component,
 // where several are installed; nil where the look did not tell. In a container
 // the ranks load another one.
-func launcherHasUCX(job jobLook) *bool {
+func launcherHasUCX(job Sight) *bool {
 	if job.cmd.Launcher.MPIKind != "openmpi" || job.cmd.Container() != "" || len(job.hosts) == 0 {
 		return nil
 	}
@@ -707,33 +727,9 @@ func launcherHasUCX(job jobLook) *bool {
 	return nil
 }
 
-// self is the path under which this program can be started again; "" unknown.
-func (a *app) self() string {
-	path, err := os.Executable()
-	if err != nil {
-		return ""
-	}
-	return path
-}
-
-// maxInput bounds every file that somebody else wrote.
-const maxInput = 16 << 20
-
-func readInput(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxInput+1))
-	if err == nil && len(text) > maxInput {
-		err = fmt.Errorf("reading %q: larger than %d bytes", path, maxInput)
-	}
-	return text, err
-}
-
-func readJobHosts(path string, d hosts.Dialect) (hosts.Allocation, error) {
-	text, err := readInput(path)
+// ReadHosts reads a hostfile as the dialect d is written.
+func ReadHosts(path string, d hosts.Dialect) (hosts.Allocation, error) {
+	text, err := files.Read(path)
 	if err != nil {
 		return hosts.Allocation{}, err
 	}
@@ -745,8 +741,8 @@ func readJobHosts(path string, d hosts.Dialect) (hosts.Allocation, error) {
 }
 
 // local reports whether every rank runs on this machine.
-func (a *app) local(alloc hosts.Allocation) bool {
-	return alloc.Source == "localhost" || alloc.Manager == "" && a.from == "" && look.IsHere(alloc)
+func (a *Call) local(alloc hosts.Allocation) bool {
+	return alloc.Source == "localhost" || alloc.Manager == "" && a.From == "" && look.IsHere(alloc)
 }
 
 // probed is what a launcher says of itself.
@@ -764,7 +760,7 @@ const probeTimeout = 5 * time.Second
 const maxVersionText = 64 << 10
 
 // launchersHere asks every launcher in PATH for its version, as a plan would.
-func (a *app) launchersHere(ctx context.Context) []topology.Launcher {
+func (a *Call) LaunchersHere(ctx context.Context) []topology.Launcher {
 	var out []topology.Launcher
 	for _, name := range cmdline.Launchers() {
 		p, err := a.probeLauncher(ctx, []string{name})
@@ -777,11 +773,11 @@ func (a *app) launchersHere(ctx context.Context) []topology.Launcher {
 
 // probeLauncher finds the program and asks a launcher for its version, once
 // per file: the answer is kept by path, size and time.
-func (a *app) probeLauncher(ctx context.Context, argv []string) (probed, error) {
-	if a.from != "" {
+func (a *Call) probeLauncher(ctx context.Context, argv []string) (probed, error) {
+	if a.From != "" {
 		return probed{}, nil
 	}
-	env, name := cmdline.EnvAt(argv, a.env), argv[cmdline.LauncherAt(argv)]
+	env, name := cmdline.EnvAt(argv, a.Env), argv[cmdline.LauncherAt(argv)]
 	runner := cmdline.RunnerAt(argv) != ""
 	if runner {
 		name = argv[0] // which launcher it finds, only it knows
@@ -790,10 +786,10 @@ func (a *app) probeLauncher(ctx context.Context, argv []string) (probed, error) 
 	if err != nil {
 		dir = "."
 	}
-	path, _ := lookupEnv(env, "PATH")
+	path, _ := cmdline.Lookup(env, "PATH")
 	file, err := launcher.LookPath(name, path, dir)
 	if err != nil {
-		return probed{}, startError(name, err)
+		return probed{}, StartError(name, err)
 	}
 	p := probed{path: file, resolved: file}
 	if real, err := filepath.EvalSymlinks(file); err == nil {
@@ -804,7 +800,7 @@ func (a *app) probeLauncher(ctx context.Context, argv []string) (probed, error) 
 	}
 	info, err := os.Stat(file)
 	if err != nil {
-		return p, startError(name, err)
+		return p, StartError(name, err)
 	}
 	p.version = a.cachedAnswer(fmt.Sprintf("%s %s %d %d", file, p.resolved, info.Size(), info.ModTime().UnixNano()), func() string {
 		return ask(ctx, file, name, env, "--version")
@@ -814,7 +810,7 @@ func (a *app) probeLauncher(ctx context.Context, argv []string) (probed, error) 
 
 // cachedAnswer is what a program said once, kept under a key that changes with
 // its file. What could not be asked is asked again the next time.
-func (a *app) cachedAnswer(key string, ask func() string) string {
+func (a *Call) cachedAnswer(key string, ask func() string) string {
 	cached := a.probeCache(key)
 	if cached != "" {
 		if text, err := os.ReadFile(cached); err == nil {
@@ -825,7 +821,7 @@ func (a *app) cachedAnswer(key string, ask func() string) string {
 	if cached != "" && text != "" {
 		// A cache that cannot be written costs the question again.
 		//nolint:errcheck // as said
-		_ = writePrivate(cached, text)
+		_ = files.WritePrivate(cached, text)
 	}
 	return text
 }
@@ -858,10 +854,10 @@ func (l *limited) Write(p []byte) (int, error) {
 
 // probeCache is the file that keeps a launcher's answer; "" where there is no
 // place for it.
-func (a *app) probeCache(key string) string {
-	base, _ := a.getenv("XDG_CACHE_HOME")
+func (a *Call) probeCache(key string) string {
+	base, _ := a.Getenv("XDG_CACHE_HOME")
 	if base == "" {
-		home, _ := a.getenv("HOME")
+		home, _ := a.Getenv("HOME")
 		// A service's home (Debian's /nonexistent) is not made for a cache.
 		if info, err := os.Stat(home); err != nil || !info.IsDir() {
 			return ""
@@ -875,17 +871,9 @@ func (a *app) probeCache(key string) string {
 	return filepath.Join(base, "fabrun", "launcher-"+hex.EncodeToString(sum[:12]))
 }
 
-// writePrivate writes a small file of the user's own, and its directory.
-func writePrivate(path, text string) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	return files.Replace(path, []byte(text), files.Private, nil)
-}
-
-// startError is a program that cannot be started, with the status that a shell
+// StartError is a program that cannot be started, with the status that a shell
 // would give.
-func startError(name string, err error) error {
+func StartError(name string, err error) error {
 	code := launcher.StatusNotExecutable
 	hint := ""
 	switch {

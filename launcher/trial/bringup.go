@@ -1,4 +1,4 @@
-package main
+package trial
 
 import (
 	"context"
@@ -9,16 +9,16 @@ import (
 	"fabrun/topology/finding"
 )
 
-// checkBringup goes through the order in which a cluster is stood up, on what
+// BringUp goes through the order in which a cluster is stood up, on what
 // looking has found and what each stage measures, and stops at the first stage
 // that fails.
-func (a *app) checkBringup(ctx context.Context, s site, o hostChecks, jobPorts [][]string, res *report.Checked) error {
+func (s Trial) BringUp(ctx context.Context, o Options, jobPorts [][]string, res *report.Checked) error {
 	looked := res.Findings
 	res.Findings = nil
-	for i, h := range s.hosts {
-		looked = append(looked, preflight.Separation(h, s.prof, jobPorts[i])...)
+	for i, h := range s.Hosts {
+		looked = append(looked, preflight.Separation(h, s.Profile, jobPorts[i])...)
 	}
-	gpus := slices.ContainsFunc(s.ports(), func(row []*preflight.TestPort) bool {
+	gpus := slices.ContainsFunc(s.Ports(), func(row []*preflight.TestPort) bool {
 		return slices.ContainsFunc(row, func(p *preflight.TestPort) bool { return p != nil && p.GPU != nil })
 	})
 	// The counters of the pair test are judged in a later stage.
@@ -28,19 +28,18 @@ func (a *app) checkBringup(ctx context.Context, s site, o hostChecks, jobPorts [
 		switch st.ID {
 		case finding.StagePairs, finding.StageGPUDirect:
 			switch {
-			case s.t == nil || len(s.hosts) < 2:
+			case s.Transport == nil || len(s.Hosts) < 2:
 				return nil, "two hosts or more are needed: --hosts", nil
 			case st.ID == finding.StageGPUDirect && !gpus:
 				return nil, "no GPU near a port of the job", nil
 			}
-			mode := preflight.Mode(o.pairs)
-			if mode == "off" {
-				mode = preflight.Quick
-			}
 			with := o
-			with.gpu = st.ID == finding.StageGPUDirect
-			with.latency = with.latency || st.ID == finding.StagePairs
-			if err := a.checkPairs(ctx, s, with, mode, &part); err != nil {
+			if with.Pairs == "off" {
+				with.Pairs = preflight.Quick
+			}
+			with.GPU = st.ID == finding.StageGPUDirect
+			with.Latency = with.Latency || st.ID == finding.StagePairs
+			if err := s.Pairs(ctx, with, &part); err != nil {
 				return nil, "", err
 			}
 			if st.ID == finding.StagePairs {
@@ -61,22 +60,22 @@ func (a *app) checkBringup(ctx context.Context, s site, o hostChecks, jobPorts [
 			}
 			return fs, skipped, nil
 		case finding.StageQoS:
-			if s.prof.Fabric.QoS == nil {
+			if s.Profile.Fabric.QoS == nil {
 				return nil, "no profile with a QoS plan: --profile", nil
 			}
 			return wire, "", nil
 		case finding.StageCollectives:
-			if s.t == nil || len(s.hosts) < 2 {
+			if s.Transport == nil || len(s.Hosts) < 2 {
 				return nil, "two hosts or more are needed: --hosts", nil
 			}
-			skipped, err = a.checkCollectives(ctx, s, o, &part)
+			skipped, err = s.Collectives(ctx, o, &part)
 			res.Collectives = part.Collectives
 			return part.Findings, skipped, err
 		}
 		return nil, "", nil
 	}
 	stages, err := preflight.RunStages(looked, func(st preflight.Stage) ([]finding.Finding, string, error) {
-		a.progress.Say("bring-up: %s", st.About)
+		s.Progress.Say("bring-up: %s", st.About)
 		return measure(st)
 	})
 	if err != nil {

@@ -1,9 +1,8 @@
-package main
+package trial
 
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -87,22 +86,21 @@ func TestBringupMeasures(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			prio, rate := 3, 200.0
-			s := site{
-				t:     &scripted{prio: tc.prio, waiting: map[string]chan struct{}{}},
-				prof:  profiles.Profile{Fabric: profiles.Fabric{QoS: &profiles.QoS{Trust: "dscp", RDMA: profiles.Class{DSCP: 26, ECN: 2, Priority: &prio}, PFC: []int{3}}}},
-				rails: []envgen.Rail{{Ports: map[string]string{"node1": "mlx5_0:1", "node2": "mlx5_0:1"}}},
-			}
-			s.paths = map[string]string{}
+			s := Trial{Site: Site{
+				Transport: &scripted{prio: tc.prio, waiting: map[string]chan struct{}{}},
+				Profile:   profiles.Profile{Fabric: profiles.Fabric{QoS: &profiles.QoS{Trust: "dscp", RDMA: profiles.Class{DSCP: 26, ECN: 2, Priority: &prio}, PFC: []int{3}}}},
+				Rails:     []envgen.Rail{{Ports: map[string]string{"node1": "mlx5_0:1", "node2": "mlx5_0:1"}}},
+			}}
+			s.Paths = map[string]string{}
 			for _, name := range []string{"node1", "node2"} {
-				s.names, s.reach = append(s.names, name), append(s.reach, name)
-				s.paths[name] = "/opt/fabrun"
-				s.hosts = append(s.hosts, topology.Host{Name: name, Netdevs: []topology.Netdev{{Name: "ens1"}}, HCAs: []topology.HCA{{Name: "mlx5_0", Driver: "mlx5", Ports: []topology.Port{{
+				s.Reach = append(s.Reach, name)
+				s.Paths[name] = "/opt/fabrun"
+				s.Hosts = append(s.Hosts, topology.Host{Name: name, Netdevs: []topology.Netdev{{Name: "ens1"}}, HCAs: []topology.HCA{{Name: "mlx5_0", Driver: "mlx5", Ports: []topology.Port{{
 					Number: 1, State: "ACTIVE", LinkLayer: "Ethernet", Netdev: "ens1", RateGbps: &rate, RateTrusted: true,
 				}}}}})
 			}
-			res := report.Checked{Hosts: s.names}
-			a := &app{stderr: io.Discard}
-			if err := a.checkBringup(t.Context(), s, hostChecks{pairs: "off"}, make([][]string, 2), &res); err != nil {
+			res := report.Checked{Hosts: s.Reach}
+			if err := s.BringUp(t.Context(), Options{Pairs: "off"}, make([][]string, 2), &res); err != nil {
 				t.Fatal(err)
 			}
 			var got []string

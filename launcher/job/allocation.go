@@ -1,4 +1,4 @@
-package main
+package job
 
 import (
 	"context"
@@ -11,34 +11,20 @@ import (
 	"fabrun/launcher"
 	"fabrun/launcher/cmdline"
 	"fabrun/launcher/exit"
+	"fabrun/launcher/files"
 	"fabrun/launcher/hosts"
 	"fabrun/launcher/look"
 	"fabrun/topology/finding"
 )
 
-// named is a flag that names hosts. Given but empty, as an unset variable of a
-// job script leaves it, is an error and not this machine.
-type named string
-
-func (n *named) String() string { return string(*n) }
-func (n *named) Type() string   { return "string" }
-
-func (n *named) Set(value string) error {
-	if strings.TrimSpace(value) == "" {
-		return errors.New("it names no hosts")
-	}
-	*n = named(value)
-	return nil
-}
-
-// allocation says where the job's hosts come from: a list or hostfile given by
+// Allocation says where the job's hosts come from: a list or hostfile given by
 // flag, else the resource manager, else this machine. Inside an allocation a
 // list or hostfile narrows it and can name nothing else.
-func (a *app) allocation(list, hostfile string) (hosts.Allocation, error) {
+func (a *Call) Allocation(list, hostfile string) (hosts.Allocation, error) {
 	if list != "" && hostfile != "" {
 		return hosts.Allocation{}, exit.UsageError(errors.New("--hosts and --hostfile both name the hosts"), "give one of them")
 	}
-	base, err := hosts.FromEnv(a.getenv, readInput)
+	base, err := hosts.FromEnv(a.Getenv, files.Read)
 	if err != nil {
 		return base, exit.WithHint(fmt.Errorf("hosts of the job: %w", err), "unset the variable if it is left from another job")
 	}
@@ -49,7 +35,7 @@ func (a *app) allocation(list, hostfile string) (hosts.Allocation, error) {
 			return given, exit.UsageError(err, `like --hosts 'node[01-12]', 'a:8,b:8' or '10.1.4.[1-12]'`)
 		}
 	case hostfile != "":
-		if given, err = readJobHosts(hostfile, hosts.AnyDialect); err != nil {
+		if given, err = ReadHosts(hostfile, hosts.AnyDialect); err != nil {
 			return given, exit.WithHint(fmt.Errorf("--hostfile: %w", err), "")
 		}
 		given.Source = "--hostfile " + hostfile
@@ -73,14 +59,14 @@ func (a *app) allocation(list, hostfile string) (hosts.Allocation, error) {
 	return out, nil
 }
 
-// findJobHosts says where the job runs, and whether the launcher has to be told.
+// findHosts says where the job runs, and whether the launcher has to be told.
 // What was named to fabrun comes first, then the launcher's own options, then
 // what a resource manager says, then this machine.
-func (a *app) findJobHosts(ctx context.Context, job *jobLook, o jobOptions, p probed) error {
+func (a *Call) findHosts(ctx context.Context, job *Sight, o Options, p probed) error {
 	manager := job.cmd.Launcher.Dialect.Manager
-	switch sources := job.cmd.HostSources(a.env); {
-	case o.hosts != "" || o.hostfile != "":
-		alloc, err := a.allocation(o.hosts, o.hostfile)
+	switch sources := job.cmd.HostSources(a.Env); {
+	case o.Hosts != "" || o.Hostfile != "":
+		alloc, err := a.Allocation(o.Hosts, o.Hostfile)
 		if err != nil {
 			return err
 		}
@@ -88,7 +74,7 @@ func (a *app) findJobHosts(ctx context.Context, job *jobLook, o jobOptions, p pr
 	case len(sources) > 0:
 		a.launchersHosts(job, sources)
 	default:
-		alloc, err := a.allocation("", "")
+		alloc, err := a.Allocation("", "")
 		if err != nil {
 			return err
 		}
@@ -101,7 +87,7 @@ func (a *app) findJobHosts(ctx context.Context, job *jobLook, o jobOptions, p pr
 			}
 		}
 	}
-	if _, inside := a.getenv("SLURM_JOB_ID"); manager != "" && !inside && a.from == "" {
+	if _, inside := a.Getenv("SLURM_JOB_ID"); manager != "" && !inside && a.From == "" {
 		job.unreached = "srun has not got them yet"
 		job.finds = append(job.finds, finding.Finding{
 			ID: "srun.no-allocation", Severity: finding.Warning, Subject: "srun",
@@ -117,15 +103,15 @@ func (a *app) findJobHosts(ctx context.Context, job *jobLook, o jobOptions, p pr
 // ownNode leaves of a job that somebody else starts on each of its nodes (torchrun
 // by hand, the pods of a training operator) this node alone: every node has a
 // fabrun of its own, and pods take no login.
-func (a *app) ownNode(job *jobLook) {
+func (a *Call) ownNode(job *Sight) {
 	d, alloc := job.cmd.Launcher.Dialect, job.alloc
-	byHand := d.PerNode && alloc.Source == "localhost" && job.cmd.TorchNodesMost(a.env) != 1
+	byHand := d.PerNode && alloc.Source == "localhost" && job.cmd.TorchNodesMost(a.Env) != 1
 	if !byHand && (alloc.Source != "pytorchjob" || !d.PerNode && !d.Alone) {
 		return
 	}
-	n := job.cmd.TorchNodes(a.env)
-	pod, _ := a.getenv("KUBERNETES_SERVICE_HOST")
-	pet, _ := a.getenv("PET_NNODES")
+	n := job.cmd.TorchNodes(a.Env)
+	pod, _ := a.Getenv("KUBERNETES_SERVICE_HOST")
+	pet, _ := a.Getenv("PET_NNODES")
 	switch {
 	case byHand || alloc.Nodes < 2:
 	case pod != "" || pet != "":
@@ -152,14 +138,14 @@ func (a *app) ownNode(job *jobLook) {
 // launchersHosts reads what the launcher's own options and variables say. The
 // launcher reads them by its own rules: what fabrun cannot read is said and not
 // fatal.
-func (a *app) launchersHosts(job *jobLook, sources []cmdline.HostSource) {
+func (a *Call) launchersHosts(job *Sight, sources []cmdline.HostSource) {
 	var all hosts.Allocation
 	for _, src := range sources {
 		var one hosts.Allocation
 		err := errors.New("it names no hosts that can be read here")
 		switch {
 		case src.File != "":
-			one, err = readJobHosts(src.File, job.cmd.Launcher.Dialect.Hostfile.Syntax)
+			one, err = ReadHosts(src.File, job.cmd.Launcher.Dialect.Hostfile.Syntax)
 		case src.List != "" && job.cmd.Launcher.Dialect.HostList != nil:
 			one, err = job.cmd.Launcher.Dialect.HostList(src.List)
 		case src.List != "":
@@ -176,7 +162,7 @@ func (a *app) launchersHosts(job *jobLook, sources []cmdline.HostSource) {
 		all = hosts.Join(all, one)
 	}
 	all.Source = sources[0].Option
-	if base, err := hosts.FromEnv(a.getenv, readInput); err == nil && base.Manager != "" && len(base.Hosts) > 0 && len(all.Hosts) > 0 {
+	if base, err := hosts.FromEnv(a.Getenv, files.Read); err == nil && base.Manager != "" && len(base.Hosts) > 0 && len(all.Hosts) > 0 {
 		if narrowed, err := hosts.Narrow(base, all); err == nil {
 			job.alloc = narrowed
 			return
@@ -188,12 +174,12 @@ func (a *app) launchersHosts(job *jobLook, sources []cmdline.HostSource) {
 
 // hasToBeTold reports whether the launcher does not find the job's hosts by
 // itself: they come from something that it does not read.
-func (a *app) hasToBeTold(ctx context.Context, job *jobLook, p probed) bool {
+func (a *Call) hasToBeTold(ctx context.Context, job *Sight, p probed) bool {
 	alloc, l := job.alloc, job.cmd.Launcher
-	if job.given || len(alloc.Hosts) == 0 || alloc.Nodes > len(alloc.Hosts) || alloc.Source == "localhost" || len(job.cmd.HostSources(a.env)) > 0 {
+	if job.given || len(alloc.Hosts) == 0 || alloc.Nodes > len(alloc.Hosts) || alloc.Source == "localhost" || len(job.cmd.HostSources(a.Env)) > 0 {
 		return false
 	}
-	if by := l.Dialect.BuiltFor; by != nil && alloc.Manager != "" && alloc.Manager != "slurm" && a.from == "" {
+	if by := l.Dialect.BuiltFor; by != nil && alloc.Manager != "" && alloc.Manager != "slurm" && a.From == "" {
 		l.Managers = a.builtFor(ctx, by, p)
 	}
 	if !l.Dialect.Reads() || l.ReadsManager(alloc.Source) {
@@ -207,30 +193,43 @@ func (a *app) hasToBeTold(ctx context.Context, job *jobLook, p probed) bool {
 
 // builtFor asks the program beside the launcher which resource managers that was
 // built for; nil where it cannot be asked.
-func (a *app) builtFor(ctx context.Context, by *cmdline.BuiltFor, p probed) []string {
+func (a *Call) builtFor(ctx context.Context, by *cmdline.BuiltFor, p probed) []string {
 	file := filepath.Join(filepath.Dir(p.resolved), by.Program)
 	info, err := os.Stat(file)
 	if err != nil {
 		return nil
 	}
 	text := a.cachedAnswer(fmt.Sprintf("%s %s %d %d", file, strings.Join(by.Args, " "), info.Size(), info.ModTime().UnixNano()), func() string {
-		return ask(ctx, file, file, a.env, by.Args...)
+		return ask(ctx, file, file, a.Env, by.Args...)
 	})
 	return by.Read(text)
 }
 
 // srunMPI is the way by which srun's tasks find each other where the command
 // line does not say: Slurm's MpiDefault; "" not known.
-func (a *app) srunMPI(ctx context.Context) string {
-	path, _ := a.getenv("PATH")
+func (a *Call) srunMPI(ctx context.Context) string {
+	path, _ := a.Getenv("PATH")
 	file, err := launcher.LookPath("scontrol", path, ".")
 	if err != nil {
 		return ""
 	}
-	for line := range strings.Lines(ask(ctx, file, "scontrol", a.env, "show", "config")) {
+	for line := range strings.Lines(ask(ctx, file, "scontrol", a.Env, "show", "config")) {
 		if name, value, ok := strings.Cut(line, "="); ok && strings.TrimSpace(name) == "MpiDefault" {
 			return strings.TrimSpace(value)
 		}
 	}
 	return ""
+}
+
+// OrderByTopology puts hosts that share a switch or a block next to each other.
+func OrderByTopology(alloc hosts.Allocation, path string) (hosts.Allocation, error) {
+	text, err := files.Read(path)
+	if err != nil {
+		return alloc, exit.WithHint(fmt.Errorf("read topology: %w", err), "")
+	}
+	t, err := hosts.ParseTopology(text)
+	if err != nil {
+		return alloc, exit.WithHint(fmt.Errorf("topology %q: %w", path, err), "")
+	}
+	return hosts.Order(alloc, t), nil
 }

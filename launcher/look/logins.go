@@ -1,23 +1,22 @@
-package main
+package look
 
 import (
 	"context"
 	"time"
 
 	"fabrun/launcher/hosts"
-	"fabrun/launcher/look"
 	"fabrun/launcher/preflight"
 	"fabrun/launcher/remote"
 	"fabrun/topology/finding"
 )
 
-// reachDeadline bounds one login from node to node.
-const reachDeadline = 15 * time.Second
+// loginDeadline bounds one login from node to node.
+const loginDeadline = 15 * time.Second
 
-// reachNext tries whether every host reaches the next one by ssh without a
+// Logins tries whether every host reaches the next one by ssh without a
 // password, the last one the first: one login for each host, not one for each
 // pair. It uses the same port, user and files that the launcher will be told.
-func (a *app) reachNext(ctx context.Context, t remote.Transport, names []string, o nodeOptions) []finding.Finding {
+func (a *Machines) Logins(ctx context.Context, t remote.Transport, names []string, o Ways) []finding.Finding {
 	if len(names) < 2 || t.Name() == "srun" {
 		return nil // Slurm starts the daemons
 	}
@@ -25,12 +24,12 @@ func (a *app) reachNext(ctx context.Context, t remote.Transport, names []string,
 	for i, n := range names {
 		next[n] = names[(i+1)%len(names)]
 	}
-	ssh := o.systemSSH()
-	ssh.ConnectTimeout = reachDeadline - 5*time.Second
-	_, self := look.Others(hosts.Allocation{Hosts: hostList(names)})
-	opts := remote.Options{Deadline: reachDeadline, MaxOutput: 64 << 10}
-	opts.OnDone = func(done, total int, _ remote.Result) { a.progress.Step("logins from host to host", done, total) }
-	defer a.progress.Clear()
+	ssh := o.SystemSSH()
+	ssh.ConnectTimeout = loginDeadline - 5*time.Second
+	_, self := Others(hosts.Allocation{Hosts: HostList(names)})
+	opts := remote.Options{Deadline: loginDeadline, MaxOutput: 64 << 10}
+	opts.OnDone = func(done, total int, _ remote.Result) { a.Progress.Step("logins from host to host", done, total) }
+	defer a.Progress.Clear()
 	command := func(h string) remote.Command {
 		return remote.Command{Argv: append(ssh.Args(), "--", next[h], "true")}
 	}
@@ -67,4 +66,13 @@ func loginOf(r remote.Result, to string) preflight.Login {
 		l.Hint = he.Hint
 	}
 	return l
+}
+
+// HostList are hosts of these names.
+func HostList(names []string) []hosts.Host {
+	var out []hosts.Host
+	for _, n := range names {
+		out = append(out, hosts.Host{Name: n})
+	}
+	return out
 }
