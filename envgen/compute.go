@@ -527,8 +527,14 @@ func (s *state) contract(hosts []HostEnv) (string, Promise) {
 	}
 	text := fmt.Sprintf("%s %s of %s", count, unit, strings.Join(kinds, " and "))
 	if r := s.commonRate(); r > 0 {
-		promise.RateGbps = &r
-		text += fmt.Sprintf(" (%g Gb/s)", r)
+		each := r
+		text += fmt.Sprintf(" (%g Gb/s", r)
+		if k := s.devicesPerCable(); k > 1 {
+			each = r / float64(k)
+			text += fmt.Sprintf(" a cable, which shows as %d devices", k)
+		}
+		promise.RateGbps = &each
+		text += ")"
 	}
 	if i := s.firstUsed(); i < len(hosts) {
 		var direct string
@@ -549,6 +555,26 @@ func (s *state) contract(hosts []HostEnv) (string, Promise) {
 		text += "; nothing set"
 	}
 	return text, promise
+}
+
+// devicesPerCable is how many of a host's devices share one port of a card, as where
+// it sits in two PCIe slots, or hangs on two PCIe controllers of a chip (Socket
+// Direct; DGX Spark): one function number of one card at several slots. Each
+// shows the rate of the whole cable, and all of them are needed for it.
+func (s *state) devicesPerCable() int {
+	most := 1
+	for _, n := range s.nodes {
+		slots := map[string][]string{}
+		for _, p := range n.use {
+			_, function, ok := strings.Cut(p.hca.PCI, ".")
+			if guid := p.hca.SysImageGUID; ok && guid != "" && strings.Trim(guid, "0:") != "" && !p.hca.VF && !p.hca.Bond {
+				key := fmt.Sprintf("%s %s %d", guid, function, p.p.Number)
+				slots[key] = append(slots[key], slot(p.hca.PCI))
+				most = max(most, len(slots[key]))
+			}
+		}
+	}
+	return most
 }
 
 func (s *state) firstUsed() int {

@@ -285,11 +285,22 @@ func (s *state) ucxSplits() (bool, string) {
 	return false, "rails in different subnets, UCX's version is not known, and from 1.20.1 on it reaches a peer only over the best route"
 }
 
+// onLink says whether the peers of a rail are in its own subnet: not where every
+// link is one of its own (/31, /30), whose peers are all behind a router.
+func (s *state) onLink() bool {
+	for _, p := range s.rocePorts() {
+		if !p.subnet.IsValid() || p.subnet.Addr().BitLen()-p.subnet.Bits() <= 2 {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(s.rails, func(r Rail) bool { return r.Why == "position" })
+}
+
 // ucxReach keeps UCX's lanes inside a rail where rails do not reach each other
 // and UCX believes that they do: before 1.19, which asks for routes. The length of
 // the subnet comes from the netdev since 1.13.
 func ucxReach(s *state, n *node) []Var {
-	if s.cross.reach != no || len(n.verbsPorts(false)) < 2 || !n.anyRoCE() || s.choseUCXTCP(n) || s.ucxGID.hangs ||
+	if s.cross.reach != no || !s.onLink() || len(n.verbsPorts(false)) < 2 || !n.anyRoCE() || s.choseUCXTCP(n) || s.ucxGID.hangs ||
 		s.ucxAtLeast("1.13") != yes || s.ucxAtLeast("1.19") != no {
 		return nil
 	}

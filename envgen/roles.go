@@ -103,11 +103,17 @@ func rejectVirtual(_ *state, n *node) {
 	}
 }
 
+// beside is a port's GPUs: those on its PCIe switch, or chip.
+type beside struct {
+	gpus []string // PCI addresses
+	text string
+}
+
 // besideGPU finds the ports that share a PCIe switch, or a chip, with a GPU.
 // known is false where the tree does not tell. served counts the GPUs with a
 // port of any state beside them: one that is down today is wired all the same.
-func besideGPU(n *node) (near map[*port]string, served int, known bool) {
-	near = map[*port]string{}
+func besideGPU(n *node) (near map[*port]*beside, served int, known bool) {
+	near = map[*port]*beside{}
 	if n.h.Hidden != "" || len(n.h.GPUs) == 0 || len(n.h.PCI) == 0 {
 		return near, 0, false
 	}
@@ -121,45 +127,100 @@ func besideGPU(n *node) (near map[*port]string, served int, known bool) {
 				continue
 			}
 			has[path.From] = true
-			if near[p] == "" {
+			if near[p] == nil {
 				i := slices.IndexFunc(n.h.GPUs, func(g topology.GPU) bool { return g.PCI == path.From })
-				near[p] = fmt.Sprintf("beside GPU %d (%s)", n.h.GPUs[i].Index, path.NCCL)
+				near[p] = &beside{text: fmt.Sprintf("beside GPU %d (%s)", n.h.GPUs[i].Index, path.NCCL)}
 			}
+			near[p].gpus = append(near[p].gpus, path.From)
 		}
 	}
 	return near, len(has), true
 }
 
+// besideMost are the ports of the card that most GPUs have beside them; nil where
+// two cards have as many, as where a CPU's links put all its cards beside its GPUs.
+func besideMost(near map[*port]*beside, ports []*port) []*port {
+	var most []*port
+	best, as := 0, 0
+	for _, p := range ports {
+		if near[p] == nil || slices.ContainsFunc(most, func(q *port) bool { return samePart(p, q) }) {
+			continue
+		}
+		var group []*port
+		gpus := map[string]bool{}
+		for _, q := range ports {
+			if near[q] != nil && samePart(p, q) {
+				group = append(group, q)
+				for _, g := range near[q].gpus {
+					gpus[g] = true
+				}
+			}
+		}
+		if slices.Index(group, p) > 0 {
+			continue // counted already
+		}
+		switch k := len(gpus); {
+		case k > best:
+			most, best, as = group, k, 1
+		case k == best:
+			as++
+		}
+	}
+	if as > 1 {
+		return nil
+	}
+	return most
+}
+
 // rejectFarFromGPUs: a machine that was built with a port for each of its GPUs
 // was built with the others for something else (NVIDIA's DGX and HGX, AMD's and
 // the clouds' machines of that shape). One GPU is no such pattern, nor is a
-// machine where a GPU has no port of its own.
+// machine where a GPU has no port of its own. A card beside some GPUs, all of
+// which have the card that most GPUs have, is one of the others: storage is often
+// plugged into the GPUs' own switches.
 func rejectFarFromGPUs(s *state, n *node) {
 	near, served, known := besideGPU(n)
 	if !known {
 		return
 	}
 	left := n.remaining()
-	some := false
-	for _, p := range left {
-		if near[p] != "" {
-			some = true
-			p.see(weighsGPU, "%s", near[p])
+	some := slices.ContainsFunc(left, func(p *port) bool { return near[p] != nil })
+	if !some {
+		return
+	}
+	most := besideMost(near, left)
+	has := map[string]bool{}
+	for _, p := range most {
+		for _, g := range near[p].gpus {
+			has[g] = true
 		}
 	}
-	if !some || s.byProfile() {
-		return
+	second := func(p *port) bool {
+		return len(most) > 0 && near[p] != nil && !samePart(p, most[0]) && !slices.ContainsFunc(near[p].gpus, func(g string) bool { return !has[g] })
 	}
 	all := len(n.h.GPUs) >= 2 && served == len(n.h.GPUs)
 	for _, p := range left {
 		switch {
-		case near[p] != "":
-		case all:
+		case second(p):
+			p.see(0, "%s, as is %s, which more GPUs have", near[p].text, most[0].name())
+		case near[p] != nil && len(most) > 0:
+			p.see(weighsGPU, "%s", near[p].text)
+		case near[p] != nil:
+			p.see(0, "%s, as are other cards", near[p].text)
+		}
+		if s.byProfile() || near[p] != nil && !second(p) {
+			continue
+		}
+		if !all {
+			p.see(weighsNoGPU, "no GPU beside it alone, while other ports have one")
+			continue
+		}
+		p.rejectID = "hca.beside-gpu"
+		p.reject = fmt.Sprintf("no GPU is on its PCIe switch, and each of the %d GPUs has a port of its own: storage or management", len(n.h.GPUs))
+		if second(p) {
+			p.reject = fmt.Sprintf("another card than %s, beside GPUs that have one of those: storage or management", most[0].name())
+		} else {
 			p.see(0, "no GPU beside it")
-			p.rejectID = "hca.beside-gpu"
-			p.reject = fmt.Sprintf("no GPU is on its PCIe switch, and each of the %d GPUs has a port of its own: storage or management", len(n.h.GPUs))
-		default:
-			p.see(weighsNoGPU, "no GPU beside it, while other ports have one")
 		}
 	}
 }

@@ -142,6 +142,19 @@ func TestPortRoles(t *testing.T) {
 		},
 
 		{
+			name: "a storage card on the switch of one of the GPUs", host: change(addRoCE(gpuServer("g1", 1), "mlx5_7", "0000:23:00.0", "MT4131", "stor0", "10.60.0.1/24", 400), func(h *topology.Host) {
+				h.PCI = append(h.PCI, pciAt("0000:23:00.0", gpuSwitch(h, 0), "pci0000:20", 0, 0x020000))
+				sortPCI(h)
+			}),
+			want: "mlx5_0:1 mlx5_1:1 mlx5_2:1 mlx5_3:1", why: map[string]string{"mlx5_7:1": "hca.beside-gpu another card than mlx5_0:1"},
+		},
+		{name: "a rail's card replaced by one of another board", host: change(gpuServer("g1", 1), func(h *topology.Host) {
+			for i := range h.HCAs {
+				h.HCAs[i].HCAType = "MT4129"
+			}
+			h.HCAs[2].HCAType = "MT4131"
+		}), want: "mlx5_0:1 mlx5_1:1 mlx5_2:1 mlx5_3:1"},
+		{
 			name: "a management port of the same model", host: defaultRoute(two(), "rdma0"),
 			want: "mlx5_1:1", why: map[string]string{"mlx5_0:1": "hca.role management: the default route goes over rdma0"},
 		},
@@ -240,6 +253,16 @@ func TestPortRoles(t *testing.T) {
 			}
 		}
 	}
+}
+
+// gpuSwitch is the port of the PCIe switch above a GPU.
+func gpuSwitch(h *topology.Host, i int) string {
+	for _, d := range h.PCI {
+		if d.Address == h.GPUs[i].PCI {
+			return d.Parent
+		}
+	}
+	return ""
 }
 
 // locks is a host whose processes may lock so much memory.

@@ -71,6 +71,21 @@ var machines = []struct {
 	{"ib-no-sm", initNoSM},
 	{"far-rails", farRails},
 	{"pex", pexSwitch},
+	{"dgx-a100", dgxA100},
+	{"dgx-b200", dgxB200},
+	{"hgx-shared-switch", hgxSharedSwitch},
+	{"hgx-twin-storage", hgxTwinStorage},
+	{"azure-hb", azureHB},
+	{"gb200", gb200},
+	{"gb300", gb300},
+	{"spark", spark},
+	{"mi300x-thor2", mi300xThor2},
+	{"mi355x-pollara", mi355xPollara},
+	{"pod-vfs", podVFs},
+	{"cfd-lustre", cfdNode},
+	{"ovs-bond", ovs},
+	{"lingjun", lingjun},
+	{"vlan-base", vlanBase},
 }
 
 var (

@@ -13,6 +13,22 @@ var names = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`GPU \d+|[A-Za-z][A-Za-z_.-]*[A-Za-z0-9_.:-]*\d[A-Za-z0-9_.:-]*|[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d`)
 })
 
+var (
+	variable = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Z][A-Z0-9_]*$`) })
+	portName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[^ :]+:\d+$| port \d`) })
+)
+
+// noun is what a subject is one of.
+func noun(subject string) string {
+	switch {
+	case strings.HasPrefix(subject, "GPU "):
+		return "GPU"
+	case portName().MatchString(subject):
+		return "port"
+	}
+	return "device"
+}
+
 // ofPorts are the topics that are about ports, devices and GPUs.
 var ofPorts = []string{"hca", "port", "mtu", "gid", "ib", "qos", "pcie", "numa", "device", "cm", "irq", "counter", "topo"}
 
@@ -53,13 +69,16 @@ func nameless(f Finding) (Finding, []string) {
 	subject, _, _ := strings.Cut(f.Subject, " on ") // which hosts is not which port
 	own := names().FindAllString(subject, -1)
 	topic, _, _ := strings.Cut(f.ID, ".")
-	if len(own) == 0 || strings.Contains(subject, ", ") || strings.ToUpper(subject) == subject ||
+	if len(own) == 0 || strings.Contains(subject, ", ") || variable().MatchString(subject) ||
 		!slices.Contains(ofPorts, topic) && !(topic == "across" && strings.Contains(subject, " port ")) {
 		return f, nil // of none, of several already, of a variable, or of no part of a machine
 	}
-	for _, text := range []*string{&f.Subject, &f.Seen, &f.Wanted, &f.Why, &f.Hint} {
+	for _, text := range []*string{&f.Subject, &f.Seen, &f.Wanted, &f.Why} {
 		*text = blank(*text, own)
 	}
+	f.Subject = noun(subject) + f.Subject // GPUs and cards are no siblings
+	// what is to be done is done to the port's interface, which has a name of its own
+	f.Hint = names().ReplaceAllString(blank(f.Hint, own), "\x02")
 	return f, own
 }
 
@@ -94,18 +113,14 @@ func merged(group []Finding) Finding {
 		s, _, _ := strings.Cut(g.Subject, " on ")
 		subjects = append(subjects, s)
 	}
-	noun := "ports"
-	if strings.HasPrefix(subject, "GPU ") {
-		noun = "GPUs"
-	}
-	f.Subject = strconv.Itoa(len(group)) + " " + noun + ": " + strings.Join(subjects, ", ")
+	f.Subject = strconv.Itoa(len(group)) + " " + noun(subject) + "s: " + strings.Join(subjects, ", ")
 	if several {
 		f.Subject += " on " + where
 	}
 	for _, n := range sortedByLength(own) {
 		f.Seen, f.Wanted, f.Why = strings.ReplaceAll(f.Seen, n, "each"), strings.ReplaceAll(f.Wanted, n, "each"), strings.ReplaceAll(f.Why, n, "each")
 	}
-	if blank(f.Hint, own) != f.Hint {
+	if blank(f.Hint, own) != f.Hint || slices.ContainsFunc(group, func(g Finding) bool { return g.Hint != f.Hint }) {
 		f.Hint += "; and so for each of them"
 	}
 	return f
