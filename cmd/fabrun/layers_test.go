@@ -45,6 +45,7 @@ var layers = []layer{
 	{"launcher/cmdline", []string{"envgen", "envgen/vars", "launcher/hosts", "topology"}, pureStd, "the one reader of command lines"},
 	{"launcher/plan", []string{"envgen", "launcher/cmdline", "launcher/hosts", "profiles", "topology", "topology/finding"}, pureStd, "decides; starting is launcher's"},
 	{"launcher/watch", []string{"topology"}, pureStd, "judges what readers and samples give it; of topology the words only"},
+	{"launcher/watch/contract", []string{"launcher/watch"}, pureStd, "holds a running job to what its plan promised; no clock but that of the samples"},
 	{"launcher/remote", nil, nil, "moves bytes and knows nothing of what they mean"},
 	{"launcher/remote/remotetest", nil, nil, "an ssh server for tests"},
 	{"launcher/preflight", []string{"profiles", "topology", "topology/finding", "topology/health", "topology/pasted"}, []string{"os", "os/exec", "net"}, "observes through the caller's Runner"},

@@ -48,10 +48,20 @@ type PortSample struct {
 	Port      int                `json:"port"`
 	Netdev    string             `json:"netdev,omitempty"` // that it shares a wire with
 	Active    bool               `json:"active"`
+	State     string             `json:"state,omitempty"` // where it is not active: "DOWN", "INIT", "ARMED"
 	RateGbps  float64            `json:"rate_gbps,omitempty"`
 	Counters  map[Counter]uint64 `json:"counters"`
 	Emulated  bool               `json:"emulated,omitempty"`    // Soft-RoCE: its bytes are in the netdev's too
 	QueuePair *int               `json:"queue_pairs,omitempty"` // of the job's processes; nil: the kernel does not tell
+	GIDs      []GID              `json:"gids"`                  // those that are not empty; nil: not read in this look
+}
+
+// GID is one entry of a port's table.
+type GID struct {
+	Index  int    `json:"index"`
+	GID    string `json:"gid"`            // as an IPv6 address
+	Type   string `json:"type,omitempty"` // "RoCE v2", "IB/RoCE v1"
+	Netdev string `json:"netdev,omitempty"`
 }
 
 // NetdevSample is one network interface.

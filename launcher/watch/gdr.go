@@ -153,7 +153,19 @@ func (st *state) deviceFailed(m *message, t []byte) {
 		text += "; it tries to bring it back"
 	}
 	text += ". Look at link and cable of that node's ports."
-	st.warned("rail-failed:"+hostOf(m)+":"+strconv.Itoa(dev), text, m)
+	key := hostOf(m) + ":" + strconv.Itoa(dev)
+	delete(st.once, "rail-recovered:"+key)
+	st.emit("rail-failed:"+key, Event{ID: "rail-failed", Severity: SeverityWarning, Text: text, Device: &dev}, m)
+}
+
+// deviceBack reads 'NET/IB: … Marking device 0 as recovered (send comm=0x…)', by which
+// NCCL takes a device back (net_ib/p2p_resiliency_recovery.cc, 2.29.7 on).
+func (st *state) deviceBack(m *message, t []byte) {
+	if dev := intAfter(t, "device "); dev >= 0 {
+		key := hostOf(m) + ":" + strconv.Itoa(dev)
+		delete(st.once, "rail-failed:"+key)
+		st.emit("rail-recovered:"+key, Event{ID: "rail-recovered", Severity: SeverityNote, Text: "NCCL uses the RDMA device again that it had given up (its number " + strconv.Itoa(dev) + ").", Device: &dev}, m)
+	}
 }
 
 func hostOf(m *message) string {

@@ -373,6 +373,8 @@ func (st *state) netVerbs(m *message, name string) {
 	case bytes.Contains(t, []byte("marked as failed")), bytes.Contains(t, []byte("permanently failed")):
 		st.addSeenNet(name)
 		st.deviceFailed(m, t)
+	case bytes.Contains(t, []byte("as recovered")):
+		st.deviceBack(m, t)
 	case bytes.Contains(t, []byte("speed change")):
 		st.addSeenNet(name)
 		st.speedChange(m, t)

@@ -88,6 +88,7 @@ var patternCases = []struct {
 	{"mnnvl", warn + "MNNVL (cliqueSize 8) is available but not working on this system. Check the IMEX channel configuration (/dev/nvidia-caps-imex-channels). Set NCCL_MNNVL_ENABLE=0 to ignore this issue.", []string{"fatal=[imex]"}},
 	{"net-ib", warn + "NET/IB: Got completion from peer 10.0.0.2<1> with status=12 opcode=0 len=0 vendor err 129 (Recv) hca mlx5_1" + warn + "NET/IB: Device 1 marked as failed. Initiating recovery? No (send comm=0x1, outstandingRecovery=0)", []string{"fatal=[]", "rail-failed", "fb=false"}},
 	{"net-ib", p1 + "NET/IB: x: Device 1 was already marked as failed.", []string{"ev=[rail-failed]"}},
+	{"net-ib", p1 + "NET/IB: ncclIbPortRecoveryContextProgress: Marking device 0 as recovered (send comm=0x55d0)", []string{"ev=[rail-recovered]", "fatal=[]"}},
 	{"net-ib", p1 + "NET/IB : mlx5_3:1 speed change detected: 400000 -> 100000 Mbps", []string{"ev=[rail-speed]", "fatal=[]"}},
 	{"net-ib", p1 + "NET/IB : speed change detected: something else", []string{"ev=[]"}},
 	{"net-ib", warn + "NET/IB : mlx5_0:1 GID table changed", []string{"ev=[gid-changed]", "fatal=[]"}},

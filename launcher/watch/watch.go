@@ -12,10 +12,12 @@ type Event struct {
 	Severity string    `json:"severity"` // "error", "warning", "note"
 	Host     string    `json:"host"`
 	Rank     *int      `json:"rank"`
-	Cause    string    `json:"cause,omitempty"` // cause ID of a fallback
-	Text     string    `json:"text"`            // one sentence: what happened, what to do
-	Block    string    `json:"block,omitempty"` // several lines that tell more, to paste into a report
-	Line     string    `json:"line,omitempty"`  // the line it was read from, cut to a bounded length
+	Subject  string    `json:"subject,omitempty"` // the port that it is about, "mlx5_3:1"
+	Device   *int      `json:"device,omitempty"`  // NCCL's number of a device of a merged NIC
+	Cause    string    `json:"cause,omitempty"`   // cause ID of a fallback
+	Text     string    `json:"text"`              // one sentence: what happened, what to do
+	Block    string    `json:"block,omitempty"`   // several lines that tell more, to paste into a report
+	Line     string    `json:"line,omitempty"`    // the line it was read from, cut to a bounded length
 }
 
 // Severities of an Event.
