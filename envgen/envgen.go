@@ -111,6 +111,7 @@ type Rail struct {
 	Ports map[string]string // host → "mlx5_0:1"
 	GIDs  map[string]int    // host → index of the GID that the job uses there; a host is absent where none is (InfiniBand)
 	Why   string            // "subnet 10.10.0.0/24", "position"
+	Out   string            // the list of devices by which the job leaves it out; "" it is the job's
 }
 
 // Promise is what the contract says in words, as values. nil is unknown, or not

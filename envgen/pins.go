@@ -109,6 +109,7 @@ func (s *state) railsLeft(hosts []HostEnv) (left int, others bool, why string) {
 			name, ok := s.rails[r].Ports[n.h.Name]
 			if ok && !slices.ContainsFunc(pin.taken, func(p *port) bool { return p.name() == name }) {
 				gone[r], why = true, pin.set.Name+"="+pin.set.Value
+				s.rails[r].Out = why
 			}
 		}
 		for _, p := range pin.also {

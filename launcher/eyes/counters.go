@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/safchain/ethtool"
@@ -29,11 +30,15 @@ type Meter struct {
 	statsOf map[string]map[string]uint64          // of the last time that all was read
 	read    time.Time                             // when that was
 	gpus    *gpuMeter
+
+	listen  func() (*netChanges, error) // nil: changes are not told
+	changed atomic.Bool                 // an address or a link, since the GIDs were last read
+	ports   atomic.Pointer[[]watch.PortSample]
 }
 
 // NewMeter returns a Meter of this host.
 func NewMeter(host string) *Meter {
-	return &Meter{host: host, sys: os.DirFS("/sys"), proc: "/proc", uid: os.Getuid(), stats: ethtoolStats}
+	return &Meter{host: host, sys: os.DirFS("/sys"), proc: "/proc", uid: os.Getuid(), stats: ethtoolStats, listen: listenNet}
 }
 
 // WithGPUs lets the Meter ask the fabrun-nvml at the path helper how much the GPUs
@@ -52,6 +57,11 @@ func (m *Meter) Close() { m.gpus.close() }
 // one, and not more often than every sampleEvery.
 func (m *Meter) Look(now time.Time, last bool) watch.Sample {
 	s := watch.Sample{Time: now, Host: m.host, Ports: rdmaPorts(m.sys), Netdevs: netdevs(m.sys), Addresses: addresses()}
+	if m.changed.Swap(false) || last || m.statsOf == nil {
+		for i, p := range s.Ports {
+			s.Ports[i].GIDs = gidTable(m.sys, path.Join("class/infiniband", p.HCA, "ports", strconv.Itoa(p.Port)))
+		}
+	}
 	if last || m.statsOf == nil || now.Sub(m.read) >= sampleEvery {
 		m.read, m.statsOf = now, map[string]map[string]uint64{}
 		for _, p := range s.Ports {
@@ -79,7 +89,15 @@ func (m *Meter) Look(now time.Time, last bool) watch.Sample {
 		}
 	}
 	s.CPUUse, s.GPUUse = m.cpuUse(), m.gpus.look()
+	m.ports.Store(&s.Ports)
 	return s
+}
+
+// Rail says whether a netdev shares a wire with an RDMA port: it is the port's own,
+// stands above it (a VLAN, a bond, a bridge), or is its IP over InfiniBand.
+func (m *Meter) Rail(netdev string) bool {
+	ports := m.ports.Load()
+	return ports != nil && onFabric(m.sys, netdev, *ports)
 }
 
 // ethtoolStats is what ethtool -S says of a netdev.
@@ -206,7 +224,10 @@ func rdmaPorts(sys fs.FS) []watch.PortSample {
 			}
 			dir := path.Join(base, "ports", p.Name())
 			s := watch.PortSample{HCA: d.Name(), Port: num, Counters: map[watch.Counter]uint64{}}
-			s.Active = strings.HasPrefix(sysText(sys, path.Join(dir, "state")), "4:")
+			number, state, _ := strings.Cut(sysText(sys, path.Join(dir, "state")), ":")
+			if s.Active = number == "4"; !s.Active {
+				s.State = strings.TrimSpace(state)
+			}
 			rate, _, _ := strings.Cut(sysText(sys, path.Join(dir, "rate")), " ")
 			if r, err := strconv.ParseFloat(rate, 64); err == nil {
 				s.RateGbps = r

@@ -17,6 +17,7 @@ import (
 	"fabrun/launcher/plan"
 	"fabrun/launcher/report"
 	"fabrun/launcher/watch"
+	"fabrun/launcher/watch/contract"
 )
 
 // JobConfig is the job that is watched.
@@ -65,6 +66,7 @@ type Job struct {
 	broken   string          // the sentence for which --strict ended the job
 	stall    stalls
 	traffic  traffic
+	contract *contract.Judge
 }
 
 // WatchJob prepares the eyes for a job that is about to start as spec says. It
@@ -74,6 +76,7 @@ func WatchJob(cfg JobConfig, spec *launcher.Spec) (*Job, error) {
 	w := &Job{
 		cfg: cfg, began: time.Now(), asked: watch.AsksForTCP(set), nodes: p.Nodes(cfg.Env), closed: make(chan struct{}),
 		said: map[string]bool{}, stall: newStalls(), traffic: newTraffic(), sessions: newSessions(),
+		contract: contract.New(railsPromised(p, cfg.Env)),
 	}
 	host, err := os.Hostname()
 	if err != nil {
@@ -103,6 +106,7 @@ func WatchJob(cfg JobConfig, spec *launcher.Spec) (*Job, error) {
 	w.traffic.ncclTells = strings.EqualFold(ranks["NCCL_DEBUG"], "INFO") || strings.EqualFold(ranks["NCCL_DEBUG"], "TRACE")
 	if !p.Dialect.Alone && (len(p.Hosts.Hosts) > 1 || cfg.Record != "") {
 		w.traffic.peers = hostAddresses(p)
+		w.contract.Peers(w.traffic.peers)
 		// A login node or launcher pod is none of the job's hosts: what it has and
 		// moves says nothing.
 		if runsHere(p, w.traffic.peers) {
@@ -233,10 +237,12 @@ func (w *Job) event(e watch.Event) {
 	key := e.ID + " " + e.Cause
 	said := w.said[key] && e.ID == "fallback"
 	w.said[key] = true
+	rails := w.contract.Event(e)
 	w.mu.Unlock()
 	if !said {
 		w.say(e)
 	}
+	w.tell(rails)
 	if e.ID == "fallback" && e.Severity == watch.SeverityError || e.BreaksPlan() {
 		w.breaks(e)
 	}
@@ -246,6 +252,10 @@ func (w *Job) say(e watch.Event) {
 	if w.cfg.Quiet && e.Severity != watch.SeverityError || e.Severity == watch.SeverityNote && !w.cfg.Verbose {
 		return
 	}
+	w.write(e)
+}
+
+func (w *Job) write(e watch.Event) {
 	fmt.Fprintf(w.cfg.Say, "%s\n", report.EventLine(e))
 	for line := range strings.Lines(e.Block) {
 		fmt.Fprintf(w.cfg.Say, "        %s", line)
@@ -272,6 +282,7 @@ type Result struct {
 	Sentence string // the verdict, in one
 	Verdict  watch.Verdict
 	Counters watch.CounterVerdict
+	Kept     contract.Kept
 	WallS    float64
 	Broken   string // the sentence for which --strict ended the job; "" it did not
 }
@@ -299,8 +310,10 @@ func (w *Job) Finish(st launcher.Status, show func(Result)) {
 			w.event(e)
 		}
 	}
+	r.Kept = w.kept(r.Verdict, r.Counters)
+	w.record.to.Kept(r.Kept)
 	p := w.cfg.Plan
-	r.Sentence = report.JobSentence(r.Verdict, r.Counters, report.JobEnd{Hosts: len(p.Hosts.Hosts), Nodes: w.nodes, Dialect: p.Dialect, RDMA: p.HasRDMA(), Look: p.Look, Failed: st.Code != 0})
+	r.Sentence = report.JobSentence(r.Verdict, r.Counters, report.JobEnd{Hosts: len(p.Hosts.Hosts), Nodes: w.nodes, Dialect: p.Dialect, RDMA: p.HasRDMA(), Look: p.Look, Failed: st.Code != 0, Kept: r.Kept.Text})
 	show(r)
 	errs = append(errs, w.record.close(st, r.WallS))
 	if err := errors.Join(errs...); err != nil {

@@ -17,6 +17,7 @@ import (
 	"fabrun/launcher/plan"
 	"fabrun/launcher/report"
 	"fabrun/launcher/watch"
+	"fabrun/launcher/watch/contract"
 	"fabrun/topology"
 )
 
@@ -61,7 +62,7 @@ func TestOneNodeCannotBeLookedAt(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := &Job{cfg: JobConfig{Plan: two, Say: report.Own(&errs, nil)}, said: map[string]bool{}, traffic: newTraffic()}
+			w := &Job{contract: contract.New(contract.Promise{}), cfg: JobConfig{Plan: two, Say: report.Own(&errs, nil)}, said: map[string]bool{}, traffic: newTraffic()}
 			w.traffic.peers = map[string]bool{}
 			w.Open(t.Context(), Nodes{Hosts: c.seen}, two, "")
 			for _, s := range c.looks {
@@ -138,7 +139,7 @@ func TestStallOfTheJob(t *testing.T) {
 		_, _ = w.Source("").Write([]byte(log))
 		return w.Standings()
 	}
-	w := &Job{cfg: JobConfig{Plan: p, Say: report.Own(&errs, nil)}, said: map[string]bool{}, stall: newStalls(), told: newQueue()}
+	w := &Job{contract: contract.New(contract.Promise{}), cfg: JobConfig{Plan: p, Say: report.Own(&errs, nil)}, said: map[string]bool{}, stall: newStalls(), told: newQueue()}
 	w.stall.open["n2"], w.stall.open["n3"] = true, true
 	w.quiet("n2", standing("n2", 0))
 	w.quiet("n3", standing("n3", 1))

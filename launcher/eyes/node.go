@@ -47,6 +47,13 @@ const (
 	sampleEvery = 10 * time.Second
 )
 
+// After a change of a link or an address the GIDs follow a moment later (kernel
+// drivers/infiniband/core/roce_gid_mgmt.c), and what a link negotiates later still.
+const (
+	changeFirst = 100 * time.Millisecond
+	changeAgain = time.Second
+)
+
 // StallAfter is for how long a set-up may make no progress before it is said:
 // NCCL's own waits between attempts add up to that.
 const StallAfter = 60 * time.Second
@@ -79,6 +86,7 @@ type Node struct {
 	quiet    bool              // and that it was said since
 	looking  chan watch.Sample // a look at the counters that has not ended; nil none
 	stuck    bool              // and it was said
+	net      *netChanges       // nil: the kernel does not tell
 }
 
 // NewNode takes the first look at the counters: what comes later is compared
@@ -96,6 +104,13 @@ func NewNode(cfg Config) *Node {
 	e := &Node{cfg: cfg, grown: time.Now()}
 	e.watcher = watch.New(watch.Options{OnEvent: cfg.OnEvent, Relay: cfg.Relay, Pairs: cfg.Pairs, Now: time.Now, Host: cfg.Host, Known: cfg.Known})
 	e.follower = NewFollower(e.watcher, cfg.Follow)
+	if cfg.Meter != nil && cfg.Meter.listen != nil {
+		// Before the first look: what changes after it is told. Where the kernel does
+		// not tell, the looks that are taken anyway see links, and the last one GIDs.
+		if n, err := cfg.Meter.listen(); err == nil {
+			e.net = n
+		}
+	}
 	e.sample(false)
 	return e
 }
@@ -148,6 +163,20 @@ func (e *Node) Run(ctx context.Context) {
 	began := time.Now()
 	sample := time.NewTimer(sampleFirst)
 	defer sample.Stop()
+	changes := make(chan struct{}, 1)
+	if e.net != nil {
+		go func() {
+			//nolint:errcheck // the looks that are taken anyway go on
+			_ = e.net.each(ctx, e.cfg.Meter.Rail, func() {
+				select {
+				case changes <- struct{}{}:
+				default:
+				}
+			})
+		}()
+	}
+	var change <-chan time.Time
+	again := false
 	for {
 		select {
 		case <-ctx.Done():
@@ -164,6 +193,16 @@ func (e *Node) Run(ctx context.Context) {
 		case now := <-sample.C:
 			e.sample(false)
 			sample.Reset(samplePause(now.Sub(began), e.cfg.Sample))
+		case <-changes:
+			if again = true; change == nil {
+				change = time.After(changeFirst)
+			}
+		case <-change:
+			e.cfg.Meter.changed.Store(true)
+			e.sample(false)
+			if change = nil; again {
+				again, change = false, time.After(changeAgain)
+			}
 		}
 	}
 }

@@ -109,6 +109,7 @@ func (w *Job) know(seen []topology.Host) {
 			}
 		}
 	}
+	w.contract.Peers(w.traffic.peers)
 }
 
 // sample is called for each look at the counters of any node.
@@ -128,6 +129,7 @@ func (w *Job) sample(s watch.Sample) {
 	if told {
 		w.event(starved)
 	}
+	w.hold(s)
 	if ok {
 		w.judge()
 	}

@@ -226,7 +226,7 @@ func (a *Call) sayResult(p plan.Plan, st launcher.Status, r eyes.Result) {
 	case outer && !strings.HasPrefix(r.Sentence, "FALLBACK"):
 	case a.JSON:
 		//nolint:errcheck // a closed stderr is no reason to change the job's status
-		_ = report.RunJSON(a.Stderr, report.RunResult{Status: st.Code, Signal: int(st.Signal), WallS: r.WallS, Sentence: r.Sentence, Verdict: r.Verdict, Counters: r.Counters, Plan: p})
+		_ = report.RunJSON(a.Stderr, report.RunResult{Status: st.Code, Signal: int(st.Signal), WallS: r.WallS, Sentence: r.Sentence, Verdict: r.Verdict, Counters: r.Counters, Kept: r.Kept, Plan: p})
 	default:
 		a.sayVerdict(r.Sentence, p)
 	}

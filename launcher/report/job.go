@@ -2,6 +2,7 @@ package report
 
 import (
 	"cmp"
+	"strings"
 
 	"fabrun/launcher/cmdline"
 	"fabrun/launcher/plan"
@@ -15,12 +16,18 @@ type JobEnd struct {
 	Dialect *cmdline.Dialect // of its launcher; nil not known
 	RDMA    *bool            // a host of the job has usable RDMA; nil not known
 	Look    plan.Look
-	Failed  bool // its status is not 0
+	Failed  bool   // its status is not 0
+	Kept    string // what became of the rails that the plan promised; "" nothing to say
 }
 
 // JobSentence is the last line of a run: what really carried the data, or why
-// there is nothing to judge. It is never empty.
+// there is nothing to judge, and what became of the rails where there is something to
+// say. It is never empty.
 func JobSentence(v watch.Verdict, c watch.CounterVerdict, end JobEnd) string {
+	return strings.TrimSpace(transportSentence(v, c, end) + " " + end.Kept)
+}
+
+func transportSentence(v watch.Verdict, c watch.CounterVerdict, end JobEnd) string {
 	dialect := cmp.Or(end.Dialect, cmdline.Unknown)
 	logs := v.Fallback != nil && *v.Fallback
 	counted := c.Fallback != nil && *c.Fallback

@@ -11,6 +11,7 @@ import (
 
 	"fabrun/envgen/vars"
 	"fabrun/launcher/watch"
+	"fabrun/launcher/watch/contract"
 	"fabrun/topology/finding"
 )
 
@@ -28,6 +29,7 @@ type recordLine struct {
 	Sample   *watch.Sample         `json:"sample,omitempty"`
 	Verdict  *watch.Verdict        `json:"verdict,omitempty"`
 	Counters *watch.CounterVerdict `json:"counters,omitempty"`
+	Kept     *contract.Kept        `json:"kept,omitempty"` // what became of the rails that the plan promised
 	Exit     *RecordExit           `json:"exit,omitempty"`
 	Relay    string                `json:"relay,omitempty"` // a line for the user's eyes, of an eye's stream only
 	Quiet    *recordQuiet          `json:"quiet,omitempty"` // likewise
@@ -188,6 +190,9 @@ func withLists(v watch.CounterVerdict) watch.CounterVerdict {
 	return v
 }
 
+// Kept records what became of the rails that the plan promised.
+func (r *Recorder) Kept(k contract.Kept) { r.line(recordLine{Kept: &k}) }
+
 // Exit records the end, and returns the first error of all writing.
 func (r *Recorder) Exit(e RecordExit) error {
 	r.line(recordLine{Exit: &e})
@@ -210,6 +215,7 @@ type Record struct {
 	Samples  []watch.Sample        `json:"samples"`
 	Verdict  *watch.Verdict        `json:"verdict"`
 	Counters *watch.CounterVerdict `json:"counters"`
+	Kept     *contract.Kept        `json:"kept"` // null: the record stops before, or is of an older fabrun
 	Exit     *RecordExit           `json:"exit"`
 	// Truncated: the last line is cut off.
 	Truncated bool `json:"truncated"`
@@ -310,6 +316,8 @@ func (rec *Record) take(l recordLine) error {
 		rec.Verdict = l.Verdict
 	case l.Counters != nil:
 		rec.Counters = l.Counters
+	case l.Kept != nil:
+		rec.Kept = l.Kept
 	case l.Exit != nil:
 		rec.Exit = l.Exit
 		end := l.Time

@@ -125,6 +125,9 @@ func (rec Record) Sentence() string {
 		return "The record has no verdict: it stops before the job ended."
 	}
 	end := JobEnd{Hosts: len(rec.Start.Hosts), Failed: rec.Exit != nil && rec.Exit.Code != 0}
+	if rec.Kept != nil {
+		end.Kept = rec.Kept.Text
+	}
 	if rec.Plan != nil {
 		end.Dialect, end.RDMA, end.Look = cmdline.Named(rec.Plan.Dialect), rec.Plan.RDMA, rec.Plan.Looked.value()
 	}

@@ -6,6 +6,7 @@ import (
 
 	"fabrun/launcher/plan"
 	"fabrun/launcher/watch"
+	"fabrun/launcher/watch/contract"
 	"fabrun/topology/finding"
 )
 
@@ -17,6 +18,7 @@ type RunResult struct {
 	Sentence string // the verdict
 	Verdict  watch.Verdict
 	Counters watch.CounterVerdict
+	Kept     contract.Kept
 	Plan     plan.Plan
 }
 
@@ -32,6 +34,7 @@ type runJSON struct {
 	Contract   *string              `json:"contract"` // what the plan promised
 	Watch      watch.Verdict        `json:"watch"`    // what the logs said
 	Counters   watch.CounterVerdict `json:"counters"` // what the counters said
+	Kept       contract.Kept        `json:"kept"`     // what became of the rails that the plan promised
 	Findings   []finding.Finding    `json:"findings"` // of the plan and before the start
 }
 
@@ -45,5 +48,5 @@ func RunJSON(w io.Writer, r RunResult) error {
 	for _, h := range r.Plan.Hosts.Hosts {
 		hosts = append(hosts, h.Name)
 	}
-	return json.NewEncoder(w).Encode(runJSON{"fabrun/run/v1", r.Status, signal, r.WallS, r.Sentence, known(r.Plan.Launcher), hosts, r.Plan.HasRDMA(), known(r.Plan.Contract), r.Verdict, withLists(r.Counters), list(sorted(r.Plan.Findings))})
+	return json.NewEncoder(w).Encode(runJSON{"fabrun/run/v1", r.Status, signal, r.WallS, r.Sentence, known(r.Plan.Launcher), hosts, r.Plan.HasRDMA(), known(r.Plan.Contract), r.Verdict, withLists(r.Counters), r.Kept, list(sorted(r.Plan.Findings))})
 }

@@ -346,6 +346,21 @@ func (j *Judge) lost(r *rail, at time.Time, on string, f fault) watch.Event {
 	return e
 }
 
+// lastingAfter is for how long a rail has to be lost before the contract is broken:
+// libraries sit out a link that is down for a moment.
+const lastingAfter = 10 * time.Second
+
+// Broken says at a time whether rails are lost, or slower, for so long that this is no
+// moment, and then what there is of what was promised.
+func (j *Judge) Broken(at time.Time) (string, bool) {
+	for _, r := range j.rails {
+		if n := len(r.losses); n > 0 && r.losses[n-1].Until == nil && at.Sub(r.losses[n-1].From) >= lastingAfter {
+			return upper(j.sentence()) + ".", true
+		}
+	}
+	return "", false
+}
+
 // whole is how many rails are there at all, be they slower.
 func (j *Judge) whole() int {
 	n := 0
