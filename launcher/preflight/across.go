@@ -45,7 +45,7 @@ func Facts(h topology.Host) []Fact {
 		return bytesText(*p)
 	}
 	if h.HCAs != nil || h.PCI != nil {
-		add("hca-set", "RDMA devices", deviceNames(h), finding.Warning, "a rail is missing, or named otherwise: a device list made for one host does not fit the other")
+		add("hca-set", "RDMA devices", deviceNames(h), finding.Warning, "a card is missing, or is of another kind: the hosts do not have the same rails")
 	}
 	if h.PCI != nil || h.GPUs != nil {
 		add("gpus", "GPUs", strconv.Itoa(len(h.GPUs)), finding.Error, "ranks per node differ, or a GPU has fallen off the bus")
@@ -234,26 +234,60 @@ func table(hosts []topology.Host) (keys []factKey, facts map[factKey]Fact, value
 	return keys, facts, values
 }
 
-// Across names the odd ones out: hosts whose value differs from the majority's.
-// Where there is no majority the finding is about no single host. ports are the
-// job's ports by host ("mlx5_0:1"; nil: all): what concerns others is a note.
+// sameDevices says whether hosts have the same devices of those that the job uses.
+func sameDevices(hosts []topology.Host, mine map[string]bool) bool {
+	first := ""
+	for i, h := range hosts {
+		h.HCAs = slices.DeleteFunc(slices.Clone(h.HCAs), func(c topology.HCA) bool { return !mine[c.Name] })
+		if names := deviceNames(h); i == 0 {
+			first = names
+		} else if names != first {
+			return false
+		}
+	}
+	return true
+}
+
+// byRail is hosts with their devices under the names that the one with most of
+// them has for the same rails, and what each host calls those that it names
+// otherwise.
+func byRail(hosts []topology.Host) ([]topology.Host, []map[string]string) {
+	most := 0
+	for i, h := range hosts {
+		if len(h.HCAs) > len(hosts[most].HCAs) {
+			most = i
+		}
+	}
+	same, own := make([]topology.Host, len(hosts)), make([]map[string]string, len(hosts))
+	for i, h := range hosts {
+		same[i], own[i] = renamed(hosts[most], h)
+	}
+	return same, own
+}
+
+// Across names the odd ones out: hosts whose value differs from the majority's,
+// rail by rail, whatever a host calls its devices. Where there is no majority the
+// finding is about no single host. ports are the job's ports by host ("mlx5_0:1";
+// nil: all): what concerns others is a note.
 func Across(hosts []topology.Host, ports [][]string) []finding.Finding {
 	if len(hosts) < 2 {
 		return nil
 	}
-	keys, facts, values := table(hosts)
-	mine := map[string]bool{}
+	same, own := byRail(hosts)
+	keys, facts, values := table(same)
+	mine, devices := map[string]bool{}, map[string]bool{}
 	all := true
-	for _, ps := range ports {
-		for _, p := range ps {
-			dev, num, _ := strings.Cut(p, ":")
-			mine[dev], mine[dev+" port "+num], all = true, true, false
-		}
-	}
-	devices := map[string]bool{}
-	for _, h := range hosts {
-		for _, c := range h.HCAs {
+	for i, h := range same {
+		for j, c := range h.HCAs {
 			devices[c.Name] = true
+			if i >= len(ports) {
+				continue
+			}
+			for _, p := range ports[i] {
+				if dev, num, _ := strings.Cut(p, ":"); dev == hosts[i].HCAs[j].Name {
+					mine[c.Name], mine[c.Name+" port "+num], all = true, true, false
+				}
+			}
 		}
 	}
 	var out []finding.Finding
@@ -275,7 +309,8 @@ func Across(hosts []topology.Host, ports [][]string) []finding.Finding {
 		}
 		slices.SortFunc(vs, func(a, b string) int { return cmp.Or(count[b]-count[a], cmp.Compare(a, b)) })
 		f := facts[k]
-		if dev, _, _ := strings.Cut(k.subject, " "); !all && devices[dev] && !mine[k.subject] {
+		dev, _, _ := strings.Cut(k.subject, " ")
+		if !all && (devices[dev] && !mine[k.subject] || k.id == "across.hca-set" && sameDevices(same, mine)) {
 			f.Severity = finding.Note
 		}
 		if count[vs[0]]*2 <= known {
@@ -291,8 +326,15 @@ func Across(hosts []topology.Host, ports [][]string) []finding.Finding {
 		}
 		for i, v := range values[k] {
 			if v != "" && v != vs[0] {
+				subject := k.subject
+				if name := own[i][dev]; name != "" {
+					subject = name + strings.TrimPrefix(subject, dev)
+				}
+				if k.id == "across.hca-set" {
+					v = deviceNames(hosts[i])
+				}
 				out = append(out, finding.Finding{
-					ID: k.id, Severity: f.Severity, Host: hosts[i].Name, Subject: k.subject, Seen: v,
+					ID: k.id, Severity: f.Severity, Host: hosts[i].Name, Subject: subject, Seen: v,
 					Wanted: fmt.Sprintf("%s, as on %d of %d hosts", vs[0], count[vs[0]], known), Why: f.Why, Hint: "make it like the others, or leave the host out: --exclude " + hosts[i].Name,
 				})
 			}

@@ -267,6 +267,61 @@ func TestAcross(t *testing.T) {
 	}
 }
 
+// Hosts are compared rail by rail: names, which follow the order in which a
+// kernel finds cards or udev's rules, may differ.
+func TestAcrossByRail(t *testing.T) {
+	named := func(host string, names ...string) topology.Host {
+		h := healthy(host)
+		for i, n := range names {
+			h.HCAs[i].Name = n
+		}
+		return h
+	}
+	slow := named("n3", "rocep1s0", "rocep2s0")
+	slow.HCAs[1].Ports[0].RateGbps = ptr(100.0)
+	lost := named("n3", "rocep1s0")
+	lost.HCAs = lost.HCAs[:1]
+	extra := healthy("n3")
+	extra.HCAs = append(extra.HCAs[:2:2], topology.HCA{Name: "mlx5_9", PCI: "0000:f1:00.0", Driver: "mlx5", BoardID: "MT_9", Ports: []topology.Port{{Number: 1, State: "ACTIVE"}}})
+	old := named("n3", "rocep1s0", "rocep2s0")
+	for i := range old.HCAs {
+		old.HCAs[i].Firmware = "1.2.3"
+	}
+	software := func(host, dev string) topology.Host { // no slot tells its rail, its network does
+		h := topology.Host{Name: host, HCAs: []topology.HCA{{Name: dev, Driver: "rxe", Ports: []topology.Port{{Number: 1, State: "ACTIVE", Netdev: "eth1"}}}}}
+		h.Netdevs = []topology.Netdev{{Name: "eth1", Addrs: []netip.Prefix{netip.MustParsePrefix("10.4.0.7/24")}}}
+		return h
+	}
+	job := []string{"mlx5_0:1", "mlx5_1:1"}
+	for _, tt := range []struct {
+		name  string
+		third topology.Host
+		ports [][]string
+		want  string
+	}{
+		{"named otherwise", named("n3", "rocep1s0", "rocep2s0"), nil, ""},
+		{"the two names exchanged", named("n3", "mlx5_1", "mlx5_0"), nil, ""},
+		{"named otherwise, and one is slow", slow, nil, "n3 error across.rate rocep2s0 port 1"},
+		{"named otherwise, and one is missing", lost, nil, "n3 warning across.hca-set RDMA devices"},
+		{"a card more", extra, nil, "n3 warning across.hca-set RDMA devices"},
+		{"a card more, which is not the job's", extra, [][]string{job, job, job}, "n3 note across.hca-set RDMA devices"},
+		{"another firmware on all", old, nil, "n3 warning across.firmware 2 devices: rocep1s0, rocep2s0"},
+		{"slow, and not the job's", slow, [][]string{{"mlx5_0:1"}, {"mlx5_0:1"}, {"rocep1s0:1"}}, "n3 note across.rate rocep2s0 port 1"},
+		{"slow, and the job's", slow, [][]string{job, job, {"rocep1s0:1", "rocep2s0:1"}}, "n3 error across.rate rocep2s0 port 1"},
+	} {
+		var got []string
+		for _, f := range finding.Fold(Across([]topology.Host{healthy("n1"), healthy("n2"), tt.third}, tt.ports)) {
+			got = append(got, fmt.Sprint(f.Host, " ", f.Severity, " ", f.ID, " ", f.Subject))
+		}
+		if s := strings.Join(got, "|"); s != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, s, tt.want)
+		}
+	}
+	if fs := Across([]topology.Host{software("a", "rxe_eth1"), software("b", "rxe0"), software("c", "rxe_0")}, nil); len(fs) != 0 {
+		t.Errorf("software devices of one network: %+v", fs)
+	}
+}
+
 func TestPlaces(t *testing.T) {
 	with := func(name string, places ...topology.Place) topology.Host {
 		h := healthy(name)

@@ -8,7 +8,8 @@ import (
 )
 
 // sameRails pairs the devices of two hosts: those in the same slot with the same
-// part, then those of one name, then those in one subnet. Names follow the order
+// part, then those of one name, then those in one subnet, then those of one part
+// in their order. Names follow the order
 // in which a kernel finds cards, or udev's rules: two hosts with the same rails
 // may call them differently.
 func sameRails(a, b topology.Host) map[string]string {
@@ -32,6 +33,9 @@ func sameRails(a, b topology.Host) map[string]string {
 	pair(func(x, y *topology.HCA) bool { return x.Name == y.Name })
 	pair(func(x, y *topology.HCA) bool {
 		return slices.ContainsFunc(subnetsOf(a, x), func(s netip.Prefix) bool { return slices.Contains(subnetsOf(b, y), s) })
+	})
+	pair(func(x, y *topology.HCA) bool {
+		return x.PCI != "" && y.PCI != "" && x.BoardID != "" && x.Driver == y.Driver && x.BoardID == y.BoardID
 	})
 	return out
 }

@@ -70,7 +70,7 @@ func nameless(f Finding) (Finding, []string) {
 	own := names().FindAllString(subject, -1)
 	topic, _, _ := strings.Cut(f.ID, ".")
 	if len(own) == 0 || strings.Contains(subject, ", ") || variable().MatchString(subject) ||
-		!slices.Contains(ofPorts, topic) && !(topic == "across" && strings.Contains(subject, " port ")) {
+		!slices.Contains(ofPorts, topic) && !(topic == "across" && (strings.Contains(subject, " port ") || f.ID == "across.firmware" || f.ID == "across.driver")) {
 		return f, nil // of none, of several already, of a variable, or of no part of a machine
 	}
 	for _, text := range []*string{&f.Subject, &f.Seen, &f.Wanted, &f.Why} {
