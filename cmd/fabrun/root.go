@@ -16,6 +16,7 @@ import (
 	"fabrun/launcher/exit"
 	"fabrun/launcher/job"
 	"fabrun/launcher/report"
+	"fabrun/launcher/slurm"
 )
 
 // app is what every verb gets: the process's arguments, environment and
@@ -192,7 +193,7 @@ func (a *app) run(ctx context.Context, args, env []string, stdin io.Reader, stdo
 		a.JSON = a.JSON || slices.Contains(own, "--json")
 		switch {
 		case called.Name() == "slurm" && called.Parent() == root:
-			a.slurmOwnFault(err)
+			slurm.OwnFault(a.Stderr, err)
 			return exit.OK
 		case called != root:
 			e.Hint = "usage: " + called.UseLine()

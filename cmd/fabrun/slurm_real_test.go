@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"fabrun/launcher/slurm"
 	"fabrun/testdata/hosts"
 	"fabrun/testdata/wait"
 )
@@ -394,15 +395,15 @@ func TestRealSlurmDoors(t *testing.T) {
 	}
 	t.Run("health drains with its reason and resumes after two good looks", func(t *testing.T) {
 		health("9")
-		if s := parseNodeState(node()); !s.drained || !strings.HasPrefix(s.reason, "fabrun: fabric ports ") {
+		if s := slurm.ParseNodeState(node()); !s.Drained || !strings.HasPrefix(s.Reason, "fabrun: fabric ports ") {
 			t.Fatalf("after a fault: %+v", s)
 		}
 		health("8")
-		if s := parseNodeState(node()); !s.drained {
+		if s := slurm.ParseNodeState(node()); !s.Drained {
 			t.Fatalf("one good look resumed it: %+v", s)
 		}
 		health("8")
-		if s := parseNodeState(node()); s.drained {
+		if s := slurm.ParseNodeState(node()); s.Drained {
 			t.Fatalf("two good looks did not resume it: %+v", s)
 		}
 	})
@@ -411,7 +412,7 @@ func TestRealSlurmDoors(t *testing.T) {
 		for range 3 {
 			health("8")
 		}
-		if s := parseNodeState(node()); !s.drained || s.reason != "bad disk" {
+		if s := slurm.ParseNodeState(node()); !s.Drained || s.Reason != "bad disk" {
 			t.Fatalf("%+v", s)
 		}
 		lab.output("scontrol", "update", "NodeName=node02", "State=RESUME")
@@ -428,10 +429,10 @@ func TestRealSlurmDoors(t *testing.T) {
 			_ = cmd.Wait()
 		})
 		lab.until("node03 is drained", func() bool {
-			return parseNodeState(lab.output("scontrol", "--oneliner", "show", "node", "node03")).drained
+			return slurm.ParseNodeState(lab.output("scontrol", "--oneliner", "show", "node", "node03")).Drained
 		})
-		text := func() nodeState {
-			return parseNodeState(lab.output("scontrol", "--oneliner", "show", "node", "node03"))
+		text := func() slurm.NodeState {
+			return slurm.ParseNodeState(lab.output("scontrol", "--oneliner", "show", "node", "node03"))
 		}
 		look := func(ports string) {
 			t.Helper()
@@ -440,17 +441,17 @@ func TestRealSlurmDoors(t *testing.T) {
 				t.Fatalf("%v: %s", err, out)
 			}
 		}
-		if s := text(); !strings.EqualFold(s.reason, prologReason) {
-			t.Errorf("Slurm's reason is %q, want %q", s.reason, prologReason)
+		if s := text(); !strings.EqualFold(s.Reason, slurm.PrologReason) {
+			t.Errorf("Slurm's reason is %q, want %q", s.Reason, slurm.PrologReason)
 		}
 		look("99")
-		if s := text(); !s.drained || s.reason != "fabrun: fabric ports 8 active (slurm.ports-missing)" {
+		if s := text(); !s.Drained || s.Reason != "fabrun: fabric ports 8 active (slurm.ports-missing)" {
 			t.Errorf("health gave it %+v", s)
 		}
 		script("prolog", "--root "+lab.demo()+" --ports 8 --cache 0s "+state)
 		look("8")
 		look("8")
-		if s := text(); s.drained {
+		if s := text(); s.Drained {
 			t.Errorf("mended, and not resumed: %+v", s)
 		}
 	})

@@ -65,16 +65,3 @@ func TestRootReadsNoUsersFiles(t *testing.T) {
 		_ = syscall.Close(fd)
 	}
 }
-
-// TestPlainNode: a node's name from the environment is handed to scontrol only
-// where it can be nothing else.
-func TestPlainNode(t *testing.T) {
-	for name, want := range map[string]bool{
-		"n1": true, "gpu-01.cluster_a": true,
-		"": false, "-n1": false, "n1 State=RESUME": false, "n[1-9]": false, "n1,n2": false, "n1;id": false, "n1\n": false, "ALL\x00": false, strings.Repeat("n", 65): false,
-	} {
-		if plainNode(name) != want {
-			t.Errorf("%q: %v, want %v", name, !want, want)
-		}
-	}
-}

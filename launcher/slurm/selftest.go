@@ -1,4 +1,4 @@
-package main
+package slurm
 
 import (
 	"context"
@@ -11,41 +11,19 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"fabrun/launcher/exit"
 	"fabrun/launcher/files"
 	"fabrun/launcher/report"
 	"fabrun/profiles"
 )
 
-func newSlurmSelftestCmd(a *app) *cobra.Command {
-	var o slurmOptions
-	c := &cobra.Command{
-		Use:   "selftest",
-		Short: "Do profile, paths and logs work on this node?",
-		Long: `Try what prolog, epilog, health and task-prolog need on this node, as root: the
-profile, the state directory, the system's log, scontrol, what slurm.conf calls,
-and one look at this node. Nothing is changed but one line in the log.
-
-Exit status: 0 when all of it works, 1 when something does not, 2 usage.`,
-		Example: "  fabrun slurm selftest --profile roce-dscp26 --ports 8",
-		Args:    cobra.NoArgs,
-		RunE:    func(c *cobra.Command, _ []string) error { return runSlurmSelftest(c.Context(), a, o) },
-	}
-	nodeFlags(a, c, &o)
-	c.Flags().StringVar(&o.scontrol, "scontrol", "", "the scontrol `program` (otherwise where Slurm's packages put it)")
-	c.Flags().StringVar(&o.syslog, "syslog", syslogSocket, "the syslog `socket`")
-	c.Flags().DurationVar(&o.deadline, "deadline", slurmDeadline, "the doors' deadline, within which a look has to end")
-	return c
-}
-
-func runSlurmSelftest(ctx context.Context, a *app, o slurmOptions) error {
-	checks := []report.SelfCheck{a.tryProfile(), a.tryState(o), trySystemLog(o), a.tryLook(ctx, o)}
-	checks = append(checks, a.trySlurm(ctx, o)...)
+// Selftest tries what the others need on this node.
+func (n Node) Selftest(ctx context.Context) error {
+	checks := []report.SelfCheck{n.tryProfile(), n.tryState(), n.trySystemLog(), n.tryLook(ctx)}
+	checks = append(checks, n.trySlurm(ctx)...)
 	bad := slices.ContainsFunc(checks, func(c report.SelfCheck) bool { return c.OK != nil && !*c.OK })
-	if a.JSON {
-		if err := report.SelftestJSON(a.Stdout, checks); err != nil {
+	if n.JSON {
+		if err := report.SelftestJSON(n.Stdout, checks); err != nil {
 			return err
 		}
 	} else {
@@ -58,7 +36,7 @@ func runSlurmSelftest(ctx context.Context, a *app, o slurmOptions) error {
 			if c.Hint != "" {
 				line += fmt.Sprintf("%23s→ %s\n", "", c.Hint)
 			}
-			if _, err := fmt.Fprint(a.Stdout, line); err != nil {
+			if _, err := fmt.Fprint(n.Stdout, line); err != nil {
 				return err
 			}
 		}
@@ -77,19 +55,19 @@ func fails(name, hint string, err error) report.SelfCheck {
 	return report.SelfCheck{Name: name, OK: new(false), Text: err.Error(), Hint: hint}
 }
 
-func (a *app) tryProfile() report.SelfCheck {
-	if a.Profile == "" {
+func (n Node) tryProfile() report.SelfCheck {
+	if n.Profile == "" {
 		return works("profile", "none named: every active port counts, no rate is wanted")
 	}
-	p, err := profiles.Load(profiles.Dirs{slurmProfiles}, a.Profile)
+	p, err := profiles.Load(profiles.Dirs{Profiles}, n.Profile)
 	if err != nil {
-		return fails("profile", "the doors read "+slurmProfiles+" and the built-in profiles only; 'fabrun profile check FILE' finds mistakes", err)
+		return fails("profile", "the doors read "+Profiles+" and the built-in profiles only; 'fabrun profile check FILE' finds mistakes", err)
 	}
 	return works("profile", "%s (%s)", p.Name, p.Source)
 }
 
-func (a *app) tryState(o slurmOptions) report.SelfCheck {
-	store, err := openNodeStore(o.state)
+func (n Node) tryState() report.SelfCheck {
+	store, err := openNodeStore(n.State)
 	if err == nil {
 		var f *os.File
 		if f, err = os.CreateTemp(store.dir, ".selftest-"); err == nil {
@@ -99,31 +77,31 @@ func (a *app) tryState(o slurmOptions) report.SelfCheck {
 	if err != nil {
 		return fails("state", "a directory that only root can write: --state", err)
 	}
-	return works("state", "%s can be written", o.state)
+	return works("state", "%s can be written", n.State)
 }
 
-func trySystemLog(o slurmOptions) report.SelfCheck {
-	log := openSystemLog(o.syslog, "slurm selftest")
+func (n Node) trySystemLog() report.SelfCheck {
+	log := openSystemLog(n.Syslog, "slurm selftest")
 	defer log.close()
 	log.priority = syslogInfo
 	fmt.Fprintln(log, "what the doors say arrives here")
 	if log.err != nil {
 		return fails("log", "what fabrun says in a prolog is lost: slurmd keeps no output; run rsyslogd or journald, or name its socket: --syslog", log.err)
 	}
-	return works("log", "%s took a line: journalctl -t fabrun, or /var/log/syslog", o.syslog)
+	return works("log", "%s took a line: journalctl -t fabrun, or /var/log/syslog", n.Syslog)
 }
 
-func (a *app) tryLook(ctx context.Context, o slurmOptions) report.SelfCheck {
-	ctx, cancel := context.WithTimeout(ctx, o.deadline)
+func (n Node) tryLook(ctx context.Context) report.SelfCheck {
+	ctx, cancel := context.WithTimeout(ctx, n.Deadline)
 	defer cancel()
 	began := time.Now()
-	look, err := a.lookAtNode(ctx, o, nil)
+	look, err := n.look(ctx, nil)
 	took := time.Since(began)
 	switch {
 	case err != nil:
 		return fails("look", "", err)
-	case took > o.deadline:
-		return fails("look", "--deadline of the doors", fmt.Errorf("took %v: the doors give up after %v", took.Round(time.Millisecond), o.deadline))
+	case took > n.Deadline:
+		return fails("look", "--deadline of the doors", fmt.Errorf("took %v: the doors give up after %v", took.Round(time.Millisecond), n.Deadline))
 	case len(look.faults) > 0:
 		return fails("look", "the prolog would drain this node", errors.New(faultReason(look.faults)))
 	}
@@ -131,14 +109,14 @@ func (a *app) tryLook(ctx context.Context, o slurmOptions) report.SelfCheck {
 }
 
 // trySlurm asks scontrol for this node and for what slurm.conf calls.
-func (a *app) trySlurm(ctx context.Context, o slurmOptions) []report.SelfCheck {
-	scontrol, err := findScontrol(o.scontrol)
+func (n Node) trySlurm(ctx context.Context) []report.SelfCheck {
+	scontrol, err := findScontrol(n.Scontrol)
 	if err != nil {
 		return []report.SelfCheck{{Name: "scontrol", Text: err.Error(), Hint: "only 'fabrun slurm health' needs it"}}
 	}
-	ctx, cancel := context.WithTimeout(ctx, o.deadline)
+	ctx, cancel := context.WithTimeout(ctx, n.Deadline)
 	defer cancel()
-	node := a.slurmNode(o)
+	node := n.name()
 	out, err := exec.CommandContext(ctx, scontrol, "--oneliner", "show", "node", node).CombinedOutput()
 	if err != nil {
 		return []report.SelfCheck{fails("scontrol", "is slurmctld up, and is this the node's name? --node", fmt.Errorf("%s show node %s: %w: %s", scontrol, node, err, strings.TrimSpace(string(out))))}

@@ -1,4 +1,4 @@
-package main
+package slurm
 
 import (
 	"bytes"
@@ -12,8 +12,8 @@ import (
 // slurmd throws away what a prolog that succeeds writes (src/slurmd/slurmd/req.c),
 // so the doors say everything in the system's log too.
 
-// syslogSocket is where syslog and journald listen.
-const syslogSocket = "/dev/log"
+// SyslogSocket is where syslog and journald listen.
+const SyslogSocket = "/dev/log"
 
 // syslogWait bounds one line: a log that hangs must not hang a prolog.
 const syslogWait = time.Second

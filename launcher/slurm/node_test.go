@@ -1,4 +1,4 @@
-package main
+package slurm
 
 import (
 	"bytes"
@@ -116,7 +116,7 @@ func TestDecideHealth(t *testing.T) {
 		{"nothing readable", "", "fabrun: mlx5_0:1 DOWN", nil, 9, healthNothing},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := decideHealth(parseNodeState(tc.node), tc.noted, tc.faults, tc.good); got != tc.want {
+			if got := decideHealth(ParseNodeState(tc.node), tc.noted, tc.faults, tc.good); got != tc.want {
 				t.Errorf("got %d, want %d", got, tc.want)
 			}
 		})
@@ -173,5 +173,18 @@ func TestNodeStore(t *testing.T) {
 	}
 	if _, err := openNodeStore(dir); err == nil {
 		t.Error("a directory that everybody can write is taken")
+	}
+}
+
+// TestPlainNode: a node's name from the environment is handed to scontrol only
+// where it can be nothing else.
+func TestPlainNode(t *testing.T) {
+	for name, want := range map[string]bool{
+		"n1": true, "gpu-01.cluster_a": true,
+		"": false, "-n1": false, "n1 State=RESUME": false, "n[1-9]": false, "n1,n2": false, "n1;id": false, "n1\n": false, "ALL\x00": false, strings.Repeat("n", 65): false,
+	} {
+		if plainNode(name) != want {
+			t.Errorf("%q: %v, want %v", name, !want, want)
+		}
 	}
 }
