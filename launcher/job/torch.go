@@ -307,15 +307,6 @@ func (a *Call) runNodes(ctx context.Context, t *torchJob, job preparedJob, o Opt
 	}
 	defer signal.Stop(caught)
 
-	reach, err := a.Transport(o.Ways, t.alloc.Manager)
-	if err != nil {
-		return launcher.Status{}, err
-	}
-	if reach == nil {
-		return launcher.Status{}, errors.New("--remote none: torchrun cannot be started on the other nodes")
-	}
-	//nolint:errcheck // connections that are no longer needed
-	defer reach.Close()
 	dir, err := os.Getwd()
 	if err != nil {
 		return launcher.Status{}, err
@@ -324,11 +315,14 @@ func (a *Call) runNodes(ctx context.Context, t *torchJob, job preparedJob, o Opt
 	sessions, cut := context.WithCancel(context.Background())
 	defer cut()
 	nodes := make([]*node, len(t.nodes))
-	_, self := look.Others(t.alloc)
+	others, self := look.Others(t.alloc)
+	if len(others) > 0 && a.reached.transport == nil {
+		return launcher.Status{}, errors.New("--remote none: torchrun cannot be started on the other nodes")
+	}
 	sent, _ := t.carry.HandOver(t.environment(job.spec.Env))
 	var lacking []string
 	for i, name := range t.nodes {
-		n := &node{name: name, via: reach, fabrun: a.reached.paths[name]}
+		n := &node{name: name, via: a.reached.transport, fabrun: a.reached.paths[name]}
 		if self[name] {
 			n.via, n.fabrun = remote.NewLocal(), a.Self()
 		}
