@@ -155,7 +155,7 @@ func (a *app) run(ctx context.Context, args, env []string, stdin io.Reader, stdo
 	if !isRun {
 		var isRank bool
 		if argv, isRank = a.AsRank(); !isRank {
-			argv, isRun = insertRun(behindEntrypoint(args[1:]))
+			argv, isRun = insertRun(completeRun(behindEntrypoint(args[1:])))
 		}
 	}
 	root := a.rootCmd(argv...)

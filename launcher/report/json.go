@@ -17,11 +17,20 @@ func writeJSON(w io.Writer, v any) error {
 
 // Version is what 'fabrun version' tells.
 type Version struct {
-	Schema  string `json:"schema"`
+	Schema     string   `json:"schema"`
+	Version    string   `json:"version"`
+	Commit     *string  `json:"commit"`      // that it was built from; ends in -changed where the tree was another
+	CommitDate *string  `json:"commit_date"` // year-month-day
+	Go         string   `json:"go"`
+	OS         string   `json:"os"`
+	Arch       string   `json:"arch"`
+	Modules    []Module `json:"modules"` // that are linked
+}
+
+// Module is a Go module.
+type Module struct {
+	Path    string `json:"path"`
 	Version string `json:"version"`
-	Go      string `json:"go"`
-	OS      string `json:"os"`
-	Arch    string `json:"arch"`
 }
 
 // VersionJSON writes it as fabrun/version/v1.
