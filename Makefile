@@ -10,15 +10,18 @@ FUZZTIME ?= 20s
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
 
+# Empty where git does not tell; then 'fabrun version' says unknown.
+COMMIT = $(shell git describe --always --abbrev=40 --exclude='*' --dirty=-changed 2>/dev/null)
 build: ## fabrun (static) and its NVML helper, into bin/
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o bin/fabrun ./cmd/fabrun
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.commit=$(COMMIT)' -o bin/fabrun ./cmd/fabrun
 	@if command -v gcc >/dev/null; then \
-	  CGO_ENABLED=1 $(GO) build -trimpath -o bin/fabrun-nvml ./cmd/fabrun-nvml; \
+	  CGO_ENABLED=1 $(GO) build -trimpath -ldflags '-s -w' -o bin/fabrun-nvml ./cmd/fabrun-nvml; \
 	else echo 'bin/fabrun-nvml without NVML: that needs gcc (apt-get install gcc libc6-dev)'; \
 	  CGO_ENABLED=0 $(GO) build -trimpath -o bin/fabrun-nvml ./cmd/fabrun-nvml; fi
 
 test: needs-gcc ## all tests, race detector on; what needs the real thing skips with its reason
 	$(GO) test -race ./... ./testdata/hosts
+	$(GO) -C testdata/dist test .
 
 check: fmt vet staticcheck deadcode tidy docs-check tracked static ## everything but the tests: what must pass before a commit
 
@@ -27,6 +30,7 @@ fmt:
 
 vet:
 	$(GO) vet ./...
+	$(GO) -C testdata/dist vet .
 
 staticcheck:
 	$(TOOL) staticcheck ./...
@@ -36,6 +40,7 @@ deadcode: # no function that neither a program nor a test reaches
 
 tidy:
 	$(GO) mod tidy -diff
+	$(GO) -C testdata/dist mod tidy -diff
 
 static:
 	CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/fabrun
@@ -90,5 +95,26 @@ lab-down: ## end the lab and remove everything but its image
 
 lab-test: ## what only packets on a wire can prove, on a lab of its own
 	$(GO) test -count=1 -v -timeout 35m ./testdata/lab
+
+dist: bin/dist ## tarball, .deb, .rpm, SBOM and checksums for amd64 and arm64, into dist/
+	bin/dist -out dist
+
+PREFIX ?= /usr/local
+install: bin/dist ## fabrun below PREFIX (/usr/local) for this machine; DESTDIR as packagers know it
+	bin/dist -tree bin/tree
+	DESTDIR='$(DESTDIR)' bin/tree/install.sh --prefix '$(PREFIX)'
+
+DIST := gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static rpm man-db
+dist-test: bin/dist ## the packages, built twice, tried in a root of their own (as root; installs what it needs)
+	@dpkg -s $(DIST) >/dev/null 2>&1 || testdata/tools/need $(DIST)
+	$(GO) build -o bin/lab ./testdata/lab
+	testdata/dist/twice.sh dist
+	VERSION=0.0.9 bin/dist -arch amd64 -out bin/old
+	testdata/dist/try.sh dist bin/old "$$(bin/lab image)"
+
+bin/dist: $(wildcard testdata/dist/*.go)
+	$(GO) build -C testdata/dist -o ../../bin/dist .
+
+.PHONY: dist install dist-test
 
 .PHONY: lab lab-shell lab-down lab-test

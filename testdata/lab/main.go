@@ -47,7 +47,10 @@ func command(ctx context.Context, args []string) (int, error) {
 	dir := labDir()
 	switch args[0] {
 	case "image":
-		_, err := findImage(ctx, os.Stderr)
+		im, err := findImage(ctx, os.Stderr)
+		if err == nil {
+			fmt.Println(im.root())
+		}
 		return status(err), err
 	case "up":
 		err := up(ctx, dir, args[1:])
