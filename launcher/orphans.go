@@ -34,6 +34,8 @@ type process struct {
 	session         int    // 0 not said
 	start           uint64 // clock ticks after boot; 0 not said
 	zombie          bool
+	state           string
+	ticks           uint64 // of CPU time, of it and the children that it has waited for; 0 not said
 }
 
 // processes reads every process's parent. A process that ends meanwhile is
@@ -64,8 +66,8 @@ func readProcess(pid int) (process, bool) {
 	return parseStat(string(text))
 }
 
-// parseStat reads pid, state, ppid, pgrp, session and start time (field 22) of
-// /proc/PID/stat; the name in parentheses may hold anything, so the last
+// parseStat reads pid, state, ppid, pgrp, session, CPU times (fields 14 to 17) and
+// start time (field 22) of /proc/PID/stat; the name in parentheses may hold anything, so the last
 // parenthesis counts (proc(5)).
 func parseStat(text string) (process, bool) {
 	open, shut := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')')
@@ -87,13 +89,22 @@ func parseStat(text string) (process, bool) {
 			return process{}, false
 		}
 	}
+	if len(f) > 14 {
+		for _, w := range f[11:15] {
+			n, err := strconv.ParseUint(w, 10, 64)
+			if err != nil {
+				return process{}, false
+			}
+			p.ticks += n
+		}
+	}
 	if len(f) > 19 {
 		var err error
 		if p.start, err = strconv.ParseUint(f[19], 10, 64); err != nil {
 			return process{}, false
 		}
 	}
-	p.zombie = f[0] == "Z" || f[0] == "X"
+	p.state, p.zombie = f[0], f[0] == "Z" || f[0] == "X"
 	return p, err1 == nil && err2 == nil && err3 == nil
 }
 

@@ -410,10 +410,10 @@ func TestParseStat(t *testing.T) {
 		want process
 		ok   bool
 	}{
-		{"12 (sh) S 1 12 11 0", process{pid: 12, ppid: 1, pgrp: 12, session: 11}, true},
-		{"12 (sh) S 1 12 12 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 987 654", process{pid: 12, ppid: 1, pgrp: 12, session: 12, start: 987}, true},
+		{"12 (sh) S 1 12 11 0", process{pid: 12, ppid: 1, pgrp: 12, session: 11, state: "S"}, true},
+		{"12 (sh) S 1 12 12 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 987 654", process{pid: 12, ppid: 1, pgrp: 12, session: 12, start: 987, state: "S", ticks: 26}, true},
 		{"12 (sh) S 1 12 12 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 x 654", process{}, false},
-		{"12 (a) b) (c) Z 3 4 5", process{pid: 12, ppid: 3, pgrp: 4, session: 5, zombie: true}, true},
+		{"12 (a) b) (c) Z 3 4 5", process{pid: 12, ppid: 3, pgrp: 4, session: 5, zombie: true, state: "Z"}, true},
 		{"", process{}, false},
 		{")(", process{}, false},
 		{"1 (x)", process{}, false},

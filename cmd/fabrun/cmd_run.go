@@ -28,6 +28,13 @@ leaves with 1, MPICH with the signal's number. torchrun on several nodes gets th
 on each, once, and its workers have torchrun's own time to save what they do. When fabrun is killed outright
 (kill -9), its guard ends the job on this host within five seconds.
 
+A job that stands still is named within thirty seconds: which rank on which host
+is stopped, stuck in the kernel, or waits elsewhere than the others, by what moves
+on its ports and connections, by what its processes do, and with --ras by what
+NCCL says (2.28.7 or newer); what torch's flight recorder writes is read, too. A
+job that computes without communicating is none. --hang-after sets the time;
+nothing is ended for it unless --strict-hang asks.
+
 Each flag can be given as a variable, which counts where the flag is not given,
 for run, plan and env:
 

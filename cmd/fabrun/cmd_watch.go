@@ -35,6 +35,8 @@ type watchOptions struct {
 	job      string
 	devices  []string
 	direct   bool
+	ranks    time.Duration
+	ras      bool
 }
 
 // promise is what the caller says that the job should have.
@@ -86,6 +88,8 @@ error, or less than --expect-devices and --expect-gpudirect name; 1 also when a 
 	c.Flags().StringArrayVar(&opts.patterns, "pattern", nil, "be the eye of this node: follow the files of this NCCL_DEBUG_FILE or UCX_LOG_FILE `pattern` that come or grow")
 	c.Flags().BoolVar(&opts.shared, "shared", false, "with --pattern: also where several nodes see the same files and their names hold no host (%h)")
 	c.Flags().StringVar(&opts.job, "job", "", "as the eye: at the word \"end\" on standard input end what is left here of the job with this `mark`")
+	c.Flags().DurationVar(&opts.ranks, "ranks", 0, "as the eye: look every so often at what the ranks of the job with the --job mark do")
+	c.Flags().BoolVar(&opts.ras, "ras", false, "with --ranks: ask NCCL's RAS as well, when they seem to stand still")
 	c.Flags().BoolVar(&opts.keep, "keep", false, "with --follow: leave what was read in the files, and write it out at the end")
 	c.Flags().BoolVar(&opts.mkdir, "make", false, "with --follow: make the directory, and remove it at the end")
 	return c
@@ -95,8 +99,8 @@ func runWatch(ctx context.Context, a *app, opts watchOptions, files []string) er
 	if opts.isEye() {
 		return runEye(ctx, a, opts, files)
 	}
-	if opts.keep || opts.mkdir || opts.job != "" {
-		return exit.UsageError(errors.New("--keep, --make and --job belong to --follow and --counters"), "")
+	if opts.keep || opts.mkdir || opts.job != "" || opts.ranks != 0 || opts.ras {
+		return exit.UsageError(errors.New("--keep, --make, --job, --ranks and --ras belong to --follow and --counters"), "")
 	}
 	if opts.shared {
 		return exit.UsageError(errors.New("--shared belongs to --pattern"), "")
@@ -222,6 +226,13 @@ func runEye(ctx context.Context, a *app, opts watchOptions, files []string) erro
 	}
 	if opts.counters {
 		cfg.Meter = eyes.NewMeter(host).WithGPUs(a.Helper())
+	}
+	if opts.ranks > 0 && opts.job != "" {
+		var gpus func() *float64
+		if cfg.Meter != nil {
+			gpus = cfg.Meter.GPUUse
+		}
+		cfg.Ranks, cfg.Every, cfg.OnLook = eyes.NewRanks(host, opts.job, opts.devices, opts.ras, gpus), opts.ranks, rec.Look
 	}
 	node := eyes.NewNode(cfg)
 	ctx, cancel := context.WithCancel(ctx)

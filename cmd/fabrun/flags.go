@@ -2,10 +2,14 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
+	"fabrun/launcher/eyes"
+	"fabrun/launcher/hang"
 	"fabrun/launcher/job"
 	"fabrun/launcher/look"
 )
@@ -41,6 +45,10 @@ func jobFlags(f *pflag.FlagSet, o *job.Options) {
 	f.StringArrayVar(&o.Spread.Carry.Leave, "no-env", nil, "likewise: each node keeps its own of this `name`")
 	f.BoolVar(&o.Spread.Prefix, "prefix", false, "likewise: every line with its node in front, not only where several nodes speak")
 	f.BoolVar(&o.Spread.NoPrefix, "no-prefix", false, "likewise: no line with its node in front")
+	o.Hang.After = hang.DefaultAfter
+	f.Var((*hangTime)(&o.Hang.After), "hang-after", "say that the job stands still when its ranks have neither computed nor communicated for this `time`; off: never")
+	f.Var((*hangTime)(&o.Hang.End), "strict-hang", "end a job that has certainly stood still for this `time`, like 10m, with status 121; off: never")
+	f.BoolVar(&o.Hang.RAS, "ras", false, "when the job seems to stand still, ask NCCL's RAS about it (its port on this machine and the first other node, on loopback)")
 	f.DurationVar(&o.Spread.Grace, "grace", 0, "after INT, TERM or HUP end what is left when this `time` is over, like 90s; 0 waits for the launcher")
 }
 
@@ -54,3 +62,29 @@ func wayFlags(f *pflag.FlagSet, o *look.Ways) {
 	f.StringVar(&o.KnownHosts, "known-hosts", "", "known_hosts `file` instead of the usual ones")
 	f.BoolVar(&o.Insecure, "insecure-host-keys", false, "do not check host keys")
 }
+
+// hangTime is after how long a standstill counts; 0 is never.
+type hangTime time.Duration
+
+func (t *hangTime) Set(text string) error {
+	switch strings.ToLower(text) {
+	case "off", "no", "false", "0":
+		*t = 0
+		return nil
+	}
+	d, err := time.ParseDuration(text)
+	if err == nil && d < eyes.LeastHang {
+		err = fmt.Errorf("less than %v, in which the ranks can be looked at a few times", eyes.LeastHang)
+	}
+	*t = hangTime(d)
+	return err
+}
+
+func (t *hangTime) String() string {
+	if *t == 0 {
+		return "off"
+	}
+	return time.Duration(*t).String()
+}
+
+func (t *hangTime) Type() string { return "duration" }

@@ -48,6 +48,9 @@ func (m *Meter) WithGPUs(helper string) *Meter {
 	return m
 }
 
+// GPUUse is how much the GPUs are used, 0 to 1; nil where that is not known.
+func (m *Meter) GPUUse() *float64 { return m.gpus.look() }
+
 // Close ends what the Meter has started.
 func (m *Meter) Close() { m.gpus.close() }
 

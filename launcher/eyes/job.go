@@ -41,6 +41,7 @@ type JobConfig struct {
 	// End ends the job; Strict: as soon as it does not have what the plan promised.
 	End    context.CancelFunc
 	Strict bool
+	Hang   HangConfig
 }
 
 // Job is the eyes of a running job: what its logs, counters and nodes show, put
@@ -63,8 +64,9 @@ type Job struct {
 	said     map[string]bool // what was said of all nodes: once per cause
 	verdicts []watch.Verdict // of the other nodes
 	speaks   bool            // a library's log was read on another node
-	broken   string          // the sentence for which --strict ended the job
+	broken   string          // why --strict ended the job
 	stall    stalls
+	hang     standstill
 	traffic  traffic
 	contract *contract.Judge
 }
@@ -75,7 +77,7 @@ func WatchJob(cfg JobConfig, spec *launcher.Spec) (*Job, error) {
 	p, set := cfg.Plan, cfg.Plan.Settings(cfg.Env)
 	w := &Job{
 		cfg: cfg, began: time.Now(), asked: watch.AsksForTCP(set), nodes: p.Nodes(cfg.Env), closed: make(chan struct{}),
-		said: map[string]bool{}, stall: newStalls(), traffic: newTraffic(), sessions: newSessions(),
+		said: map[string]bool{}, stall: newStalls(), hang: newStandstill(cfg.Hang), traffic: newTraffic(), sessions: newSessions(),
 		contract: contract.New(railsPromised(p, cfg.Env)),
 	}
 	host, err := os.Hostname()
@@ -113,6 +115,7 @@ func WatchJob(cfg JobConfig, spec *launcher.Spec) (*Job, error) {
 			node.Meter = NewMeter(host).WithGPUs(cfg.GPUs)
 		}
 	}
+	w.lookHere(&node)
 	w.here = NewNode(node)
 	if cfg.Sessions {
 		w.streams.ofSessions = map[string]bool{"stdout": readOut, "stderr": readErr}
@@ -270,7 +273,7 @@ func (w *Job) breaks(e watch.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.broken == "" {
-		w.broken = e.Text
+		w.broken = "--strict ended the job: " + e.Text
 		w.cfg.End()
 	}
 }
@@ -284,13 +287,14 @@ type Result struct {
 	Counters watch.CounterVerdict
 	Kept     contract.Kept
 	WallS    float64
-	Broken   string // the sentence for which --strict ended the job; "" it did not
+	Broken   string // why --strict or --strict-hang ended the job; "" neither did
 }
 
 // Finish reads what is left, calls show with what the job has shown, and closes the
 // record.
 func (w *Job) Finish(st launcher.Status, show func(Result)) {
 	errs := w.streams.stop()
+	stands := w.stands()
 	if silent := w.sessions.close(w.record.kept != nil); st.Code != 0 {
 		w.nameSilent(silent)
 	}
@@ -313,7 +317,7 @@ func (w *Job) Finish(st launcher.Status, show func(Result)) {
 	r.Kept = w.kept(r.Verdict, r.Counters)
 	w.record.to.Kept(r.Kept)
 	p := w.cfg.Plan
-	r.Sentence = report.JobSentence(r.Verdict, r.Counters, report.JobEnd{Hosts: len(p.Hosts.Hosts), Nodes: w.nodes, Dialect: p.Dialect, RDMA: p.HasRDMA(), Look: p.Look, Failed: st.Code != 0, Kept: r.Kept.Text})
+	r.Sentence = report.JobSentence(r.Verdict, r.Counters, report.JobEnd{Hosts: len(p.Hosts.Hosts), Nodes: w.nodes, Dialect: p.Dialect, RDMA: p.HasRDMA(), Look: p.Look, Failed: st.Code != 0, Kept: r.Kept.Text}) + stands
 	show(r)
 	errs = append(errs, w.record.close(st, r.WallS))
 	if err := errors.Join(errs...); err != nil {

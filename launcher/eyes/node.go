@@ -7,6 +7,7 @@ import (
 	"context"
 	"time"
 
+	"fabrun/launcher/hang"
 	"fabrun/launcher/watch"
 )
 
@@ -35,6 +36,10 @@ type Config struct {
 	// Sample is the longest pause between looks at the counters; zero means the
 	// default.
 	Sample time.Duration
+	// Ranks looks at the job's ranks Every so often, for OnLook; nil does not.
+	Ranks  *Ranks
+	Every  time.Duration
+	OnLook func(hang.Look)
 }
 
 // Default pauses. A look at the counters costs milliseconds, and one at the files
@@ -160,6 +165,9 @@ func (e *Node) sample(last bool) {
 func (e *Node) Run(ctx context.Context) {
 	poll := time.NewTimer(pollFirst)
 	defer poll.Stop()
+	if e.cfg.Ranks != nil {
+		go e.cfg.Ranks.Run(ctx, e.cfg.Every, e.cfg.OnLook)
+	}
 	began := time.Now()
 	sample := time.NewTimer(sampleFirst)
 	defer sample.Stop()

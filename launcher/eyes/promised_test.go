@@ -88,7 +88,7 @@ func TestRailLostAndBackAreSaid(t *testing.T) {
 		t.Error("a link that was down for 5 s ended the job")
 	}
 	look(31*time.Second, false)
-	if ended != 1 || !strings.HasPrefix(w.broken, "2 rails promised, 1 since 22:30:20") {
+	if ended != 1 || !strings.HasPrefix(w.broken, "--strict ended the job: 2 rails promised, 1 since 22:30:20") {
 		t.Errorf("ended %d times: %s", ended, w.broken)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"fabrun/launcher"
+	"fabrun/launcher/hang"
 	"fabrun/launcher/look"
 	"fabrun/launcher/plan"
 	"fabrun/launcher/remote"
@@ -92,12 +93,14 @@ func (w *Job) Open(ctx context.Context, by Nodes, p plan.Plan, dir string) {
 			argv = append(argv, "--pattern", p)
 		}
 	}
+	argv = append(argv, w.cfg.Hang.argv()...)
 	promise := promiseOf(p)
 	if promise.GPUDirect {
 		argv = append(argv, "--expect-gpudirect")
 	}
 	t := by.Transport
 	w.mu.Lock()
+	w.hang.hosts += len(others)
 	for _, host := range others {
 		w.stall.open[host] = true
 	}
@@ -106,6 +109,9 @@ func (w *Job) Open(ctx context.Context, by Nodes, p plan.Plan, dir string) {
 		argv := slices.Clone(argv)
 		if i == 0 && len(w.sessions.patterns) > 0 {
 			argv = append(argv, "--shared")
+		}
+		if i == 0 && w.cfg.Hang.RAS {
+			argv = append(argv, "--ras") // one answer tells of all nodes
 		}
 		if devs := promise.Devices[host]; len(devs) > 0 {
 			argv = append(argv, "--expect-devices", strings.Join(devs, ","))
@@ -125,7 +131,11 @@ func (w *Job) Open(ctx context.Context, by Nodes, p plan.Plan, dir string) {
 				Start: func(string) { once.Do(func() { close(e.ready) }) },
 				Event: w.elsewhere, Sample: w.sample, Relay: w.relay, Verdict: w.heard,
 				Quiet: func(procs []watch.Standing) { w.quiet(host, procs) },
-				Log:   func(name string, text []byte) { w.keep(host, name, text) },
+				Look: func(l hang.Look) {
+					l.Host = host
+					w.look(l)
+				},
+				Log: func(name string, text []byte) { w.keep(host, name, text) },
 			})
 			once.Do(func() { close(e.ready) })
 			w.blind(host)

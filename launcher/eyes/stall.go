@@ -50,6 +50,9 @@ func (w *Job) blind(node string) {
 	defer w.mu.Unlock()
 	delete(w.stall.open, node)
 	delete(w.stall.silent, node)
+	if w.hang.judge != nil {
+		w.hang.judge.Lost(node)
+	}
 }
 
 // stalled says where the processes of all nodes stand, once for each time that

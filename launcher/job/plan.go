@@ -66,6 +66,7 @@ type Options struct {
 	UCX      string
 	Ways     look.Ways
 	Spread   Spread
+	Hang     eyes.HangConfig
 
 	Preflight PreflightMode
 	Exclude   string // file or list
@@ -590,7 +591,7 @@ func (a *Call) FlagsAgain(o Options) []string {
 	if o.Ways.Insecure {
 		out = append(out, "--insecure-host-keys")
 	}
-	return append(out, o.Spread.again()...)
+	return append(append(out, o.Spread.again()...), o.Hang.Flags()...)
 }
 
 // asShim turns a call under a launcher's name, from a script of an outer fabrun,

@@ -110,7 +110,7 @@ func (a *Call) Run(ctx context.Context, o RunOptions, args []string) error {
 		}
 	})
 	if broken != "" {
-		return &exit.Error{Code: exit.Contract, Err: fmt.Errorf("--strict ended the job: %s", broken)}
+		return &exit.Error{Code: exit.Contract, Err: errors.New(broken)}
 	}
 	if lost := astray.err(); lost != nil {
 		return lost
@@ -241,6 +241,7 @@ func (a *Call) watchJob(p plan.Plan, job *preparedJob, o RunOptions, end context
 	return eyes.WatchJob(eyes.JobConfig{
 		Plan: p, Mark: job.spec.Mark, Env: job.spec.Env, Dir: job.dir, WorkDir: dir, Stdout: a.Stdout, Stderr: a.Stderr, Sessions: job.sessions,
 		Record: o.Record, Version: a.Version, GPUs: a.Helper(), Say: a.Own(), Quiet: a.Quiet, Verbose: a.Verbose, End: end, Strict: o.Strict,
+		Hang: o.Hang,
 	}, &job.spec)
 }
 

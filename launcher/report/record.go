@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"fabrun/envgen/vars"
+	"fabrun/launcher/hang"
 	"fabrun/launcher/watch"
 	"fabrun/launcher/watch/contract"
 	"fabrun/topology/finding"
@@ -34,6 +35,7 @@ type recordLine struct {
 	Relay    string                `json:"relay,omitempty"` // a line for the user's eyes, of an eye's stream only
 	Quiet    *recordQuiet          `json:"quiet,omitempty"` // likewise
 	Log      *recordLog            `json:"log,omitempty"`   // likewise
+	Look     *hang.Look            `json:"look,omitempty"`  // likewise
 }
 
 // recordQuiet says that a node's logs have fallen silent, or go on.
@@ -117,6 +119,9 @@ func (r *Recorder) Quiet(procs []watch.Standing) {
 	r.line(recordLine{Quiet: &recordQuiet{Silent: procs != nil, Processes: procs}})
 }
 
+// Look passes on what the ranks of this node do.
+func (r *Recorder) Look(l hang.Look) { r.line(recordLine{Look: &l}) }
+
 // Log passes on a piece of a log file of this node, to be kept beside the record.
 func (r *Recorder) Log(name string, text []byte) { r.line(recordLine{Log: &recordLog{name, text}}) }
 
@@ -129,6 +134,7 @@ type EyeHandler struct {
 	Verdict func(watch.Verdict)
 	Quiet   func([]watch.Standing) // as of Recorder.Quiet
 	Log     func(name string, text []byte)
+	Look    func(hang.Look)
 }
 
 // ReadEye reads the stream of an eye (fabrun watch --follow), which is a record
@@ -151,6 +157,8 @@ func ReadEye(r io.Reader, h EyeHandler) error {
 			h.Sample(*l.Sample)
 		case l.Relay != "" && h.Relay != nil:
 			h.Relay(l.Relay)
+		case l.Look != nil && h.Look != nil:
+			h.Look(*l.Look)
 		case l.Log != nil && h.Log != nil:
 			h.Log(l.Log.Name, l.Log.Text)
 		case l.Quiet != nil && h.Quiet != nil:

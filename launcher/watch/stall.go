@@ -255,7 +255,7 @@ func (s *Stall) suspect(procs []Standing) string {
 	case len(s.Differ) > 0:
 		return strings.ToUpper(s.Differ[0][:1]) + s.Differ[0][1:] + "."
 	case len(s.Missing) > 0 && s.NRanks != nil && len(s.Missing) < *s.NRanks:
-		return fmt.Sprintf("Nothing was seen of rank %s: look at the process and its host.", intList(s.Missing))
+		return fmt.Sprintf("Nothing was seen of rank %s: look at the process and its host.", Ranges(s.Missing))
 	case behind != nil && phase(behind.Phase) < phaseInitStart:
 		return fmt.Sprintf("Process %d on %s%s is behind the others.", behind.PID, behind.Host, rankWord(behind.Ranks))
 	}
@@ -306,7 +306,8 @@ func pairOf(procs []Standing) string {
 	return "From " + name(best[0]) + " to " + name(best[1])
 }
 
-func intList(n []int) string {
+// Ranges writes ascending numbers for a person: "0-7,9", at most a line of them.
+func Ranges(n []int) string {
 	var b bytes.Buffer
 	for i := 0; i < len(n); {
 		j := i
@@ -347,12 +348,12 @@ func (s Stall) Block() string {
 			who = "1 process"
 		}
 		if len(g.Ranks) > 0 {
-			who = "ranks " + intList(g.Ranks)
+			who = "ranks " + Ranges(g.Ranks)
 		}
 		fmt.Fprintf(&b, "  %-28s %s: %s\n", g.Phase, g.Host, who)
 	}
 	if len(s.Missing) > 0 {
-		fmt.Fprintf(&b, "  %-28s ranks %s\n", "not seen", intList(s.Missing))
+		fmt.Fprintf(&b, "  %-28s ranks %s\n", "not seen", Ranges(s.Missing))
 	}
 	for _, d := range slices.Concat(s.Differ, s.Waits) {
 		fmt.Fprintf(&b, "  %s\n", d)
