@@ -77,6 +77,7 @@ REAL := openmpi-bin libopenmpi-dev mpich libmpich-dev slurm-wlm munge openfoam o
 test-real: ## the tests that start real launchers and schedulers (installs them with apt-get)
 	@dpkg -s $(REAL) >/dev/null 2>&1 || testdata/tools/need $(REAL)
 	FABRUN_REAL=1 $(GO) test -count=1 -timeout 20m -run 'Real|AsSlurm|Script' ./cmd/fabrun ./launcher/...
+	$(GO) test -modfile=testdata/k8s/k8s.mod -tags manifests ./testdata/k8s # the manifests of docs/examples/k8s, against their controllers' own types
 
 needs-gcc:
 	@command -v gcc >/dev/null && echo '#include <stdlib.h>' | gcc -E - >/dev/null 2>&1 || testdata/tools/need gcc libc6-dev

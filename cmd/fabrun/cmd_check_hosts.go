@@ -46,6 +46,8 @@ type hostChecks struct {
 
 	programs    []string
 	directories []string
+
+	npd bool // for node-problem-detector
 }
 
 // places are what --program and --directory ask for on every host.
@@ -79,6 +81,7 @@ func (o *hostChecks) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.compare, "compare", "", "with --collectives: run the same over this `network` beside it (tcp)")
 	f.BoolVar(&o.bringup, "bringup", false, "the order in which a cluster is stood up, to the first stage that fails: link, driver, pairs, GPUDirect, QoS, collectives, separation")
 	f.StringVar(&o.exclude, "exclude", "", "leave these hosts out: a `file or list`")
+	f.BoolVar(&o.npd, "npd", false, "one line about this node for a custom plugin of Kubernetes' node-problem-detector, and its statuses: 0 fine, 1 a fault, 2 not known")
 	f.StringVar(&o.html, "html", "", "also write the result as one offline page to this `file`")
 	f.StringVar(&o.out, "out", "", "write hosts.pass and hosts.fail into this `directory`")
 	f.StringArrayVar(&o.programs, "program", nil, "also check that this `program` and the libraries it loads are the same everywhere")
@@ -130,19 +133,61 @@ func (o hostChecks) trialOptions() trial.Options {
 // runCheckHosts looks at snapshots, at this machine, or at the job's hosts, and
 // judges each, all against each other, and where asked the pairs.
 func runCheckHosts(ctx context.Context, a *app, o hostChecks, snapshots []string) error {
+	if o.npd {
+		return a.checkNode(ctx, o, snapshots)
+	}
+	res, _, err := a.checkHosts(ctx, o, snapshots)
+	if err != nil {
+		return err
+	}
+	a.Ending = report.OneLine(res)
+	return a.showChecked(res, o)
+}
+
+// npdLength is as much of a plugin's output as node-problem-detector takes where
+// its configuration says nothing (max_output_length,
+// pkg/custompluginmonitor/types/config.go).
+const npdLength = 80
+
+// npdUnknown is a plugin's status for "could not tell"; any above 1 is.
+const npdUnknown = 2
+
+// checkNode is a node's condition in one line. What is only of the pod that looks
+// (its limits, its libraries, the devices that it was given) is not the node's.
+func (a *app) checkNode(ctx context.Context, o hostChecks, snapshots []string) error {
+	if o.hosts != "" || o.hostfile != "" || len(snapshots) > 0 || o.measures() || a.JSON {
+		return exit.UsageError(errors.New("--npd is one line about the node that it runs on"), "give it no hosts, nothing to measure and no --json")
+	}
+	res, looked, err := a.checkHosts(ctx, o, nil)
+	if err != nil {
+		return &exit.Error{Code: npdUnknown, Err: err}
+	}
+	inside := slices.ContainsFunc(looked, func(h topology.Host) bool { return h.Container.Kind != "" })
+	res.Findings = slices.DeleteFunc(res.Findings, func(f finding.Finding) bool {
+		return f.Severity != finding.Error || inside && preflight.OfProcess(f)
+	})
+	if _, err := fmt.Fprintln(a.Stdout, report.Cut(report.OneLine(res), npdLength)); err != nil {
+		return &exit.Error{Code: npdUnknown, Err: err}
+	}
+	return exitBy(res.Findings, nil)
+}
+
+// checkHosts looks and measures, and shows nothing.
+func (a *app) checkHosts(ctx context.Context, o hostChecks, snapshots []string) (report.Checked, []topology.Host, error) {
+	var none report.Checked
 	mode := preflight.Mode(o.pairs)
 	if !slices.Contains([]preflight.Mode{"off", preflight.Quick, preflight.Ring, preflight.Full}, mode) {
-		return exit.UsageError(fmt.Errorf("--pairs %q: there is no such mode", o.pairs), "off, quick, ring or full")
+		return none, nil, exit.UsageError(fmt.Errorf("--pairs %q: there is no such mode", o.pairs), "off, quick, ring or full")
 	}
 	if o.compare != "" && o.compare != "tcp" {
-		return exit.UsageError(fmt.Errorf("--compare %q: there is no such network", o.compare), "tcp")
+		return none, nil, exit.UsageError(fmt.Errorf("--compare %q: there is no such network", o.compare), "tcp")
 	}
 	if o.compare != "" && !o.bringup {
 		o.collectives.on = true
 	}
 	var prof profiles.Profile
 	if p, err := a.FabricProfile(); err != nil {
-		return err
+		return none, nil, err
 	} else if p != nil {
 		prof = *p
 	}
@@ -153,14 +198,14 @@ func runCheckHosts(ctx context.Context, a *app, o hostChecks, snapshots []string
 	switch {
 	case len(snapshots) > 0:
 		if o.hosts != "" || o.hostfile != "" || o.measures() {
-			return exit.UsageError(errors.New("snapshots are looked at, not connected to"), "give either snapshot files, or --hosts and what to measure")
+			return none, nil, exit.UsageError(errors.New("snapshots are looked at, not connected to"), "give either snapshot files, or --hosts and what to measure")
 		}
 		c, err = a.checkSnapshots(snapshots)
 	default:
 		c, t, err = a.checkJobHosts(ctx, o)
 	}
 	if err != nil {
-		return err
+		return none, nil, err
 	}
 	if t != nil {
 		//nolint:errcheck // connections that are no longer needed
@@ -183,7 +228,7 @@ func runCheckHosts(ctx context.Context, a *app, o hostChecks, snapshots []string
 		return a.FlagsAgain(job.Options{Hosts: hosts, Ways: o.nodes, Preflight: job.PreflightOff})
 	}}
 	if o.measures() && (a.From != "" || a.Root != "") {
-		return exit.UsageError(errors.New("--from and --root are looked at, not measured"), "leave them out, or look only")
+		return none, nil, exit.UsageError(errors.New("--from and --root are looked at, not measured"), "leave them out, or look only")
 	}
 	if o.bringup {
 		err = at.BringUp(ctx, o.trialOptions(), ports, &res)
@@ -191,9 +236,9 @@ func runCheckHosts(ctx context.Context, a *app, o hostChecks, snapshots []string
 		err = measure(ctx, at, o, &res)
 	}
 	if err != nil {
-		return err
+		return none, nil, err
 	}
-	return a.showChecked(res, o)
+	return res, c.Hosts, nil
 }
 
 // measure runs what was asked for beside looking.

@@ -221,6 +221,25 @@ func TestRealImage(t *testing.T) {
 			}
 		}
 	})
+	t.Run("the pod is told", func(t *testing.T) {
+		for _, tc := range []struct {
+			options, words []string
+			want           string
+		}{
+			{[]string{"-e", "KUBERNETES_SERVICE_HOST=10.0.0.1"}, []string{"/bin/sh", "-c", "exit 4"}, "sh failed with status 4. "},
+			{[]string{"-e", "KUBERNETES_SERVICE_HOST=10.0.0.1"}, []string{"/bin/nothing"}, "/bin/nothing"},
+			{[]string{"-e", "KUBERNETES_SERVICE_HOST=10.0.0.1"}, []string{"/bin/sh", "-c", "echo mine >/dev/termination-log; exit 4"}, "mine\n"},
+			{nil, []string{"/bin/sh", "-c", "exit 4"}, ""}, // no pod
+		} {
+			log := filepath.Join(t.TempDir(), "log")
+			writeText(t, log, "")
+			out, _ := p.run(slices.Concat(tc.options, []string{"-v", log + ":/dev/termination-log", "localhost/job"}, tc.words)...)
+			got, err := os.ReadFile(log)
+			if err != nil || !strings.Contains(string(got), tc.want) || tc.want == "" && len(got) > 0 || strings.Count(string(got), "\n") > 1 {
+				t.Errorf("%q: %q, %v, want %q:\n%s", tc.words, got, err, tc.want, out)
+			}
+		}
+	})
 	t.Run("musl", func(t *testing.T) {
 		gcc := realProgram("musl-gcc")
 		if gcc == "" {

@@ -151,6 +151,7 @@ func run(ctx context.Context, args, env []string, stdin io.Reader, stdout, stder
 func (a *app) run(ctx context.Context, args, env []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	a.Args, a.Env, a.Stdin, a.Stdout, a.Stderr = args, env, stdin, stdout, stderr
 	a.Version = buildVersion()
+	defer a.tellPod()
 	argv, isRun := a.AsShim()
 	if !isRun {
 		var isRank bool
@@ -204,6 +205,9 @@ func (a *app) run(ctx context.Context, args, env []string, stdin io.Reader, stdo
 	}
 	if isRun && e.Code == exit.Usage && e.Err != nil { // without Err it is the child's own status
 		e = &exit.Error{Code: exit.RunUsage, Err: e.Err, Hint: e.Hint}
+	}
+	if isRun && e.Err != nil {
+		a.Ending = e.Err.Error()
 	}
 	a.printError(e, isRun)
 	return e.Code

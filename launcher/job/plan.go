@@ -52,6 +52,7 @@ type Call struct {
 	Quiet    bool
 	Follower bool   // one of several on as many nodes, and not the one that speaks
 	Version  string // of fabrun
+	Ending   string // what a run or a check came to, for the pod that it ends; "" nothing
 
 	reached *reached // run: the way to the other nodes stays open
 }

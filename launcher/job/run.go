@@ -189,17 +189,21 @@ func (a *Call) sayEnd(p plan.Plan, st launcher.Status) {
 	if a.JSON || st.Code == 0 {
 		return
 	}
-	name, own := filepath.Base(p.Words()[0]), a.Own()
+	fmt.Fprintf(a.Own(), "%s\n", endOf(p, st))
+}
+
+// endOf is how a job that failed ended.
+func endOf(p plan.Plan, st launcher.Status) string {
+	name := filepath.Base(p.Words()[0])
 	switch by := exit.SignalName(st.Told); {
 	case st.Told != 0 && st.Told == st.Signal:
-		fmt.Fprintf(own, "%s was ended by %s: status %d\n", name, by, st.Code)
+		return fmt.Sprintf("%s was ended by %s: status %d", name, by, st.Code)
 	case st.Told != 0:
-		fmt.Fprintf(own, "%s was told to end by %s, and left with status %d\n", name, by, st.Code)
+		return fmt.Sprintf("%s was told to end by %s, and left with status %d", name, by, st.Code)
 	case st.Signal != 0:
-		fmt.Fprintf(own, "%s was ended by %s: status %d\n", name, exit.SignalName(st.Signal), st.Code)
-	default:
-		fmt.Fprintf(own, "%s failed with status %d\n", name, st.Code)
+		return fmt.Sprintf("%s was ended by %s: status %d", name, exit.SignalName(st.Signal), st.Code)
 	}
+	return fmt.Sprintf("%s failed with status %d", name, st.Code)
 }
 
 // sayVerdict says the last line of a run. Of a serial program that is done, and of
@@ -229,6 +233,12 @@ func (a *Call) sayResult(p plan.Plan, st launcher.Status, r eyes.Result) {
 		_ = report.RunJSON(a.Stderr, report.RunResult{Status: st.Code, Signal: int(st.Signal), WallS: r.WallS, Sentence: r.Sentence, Verdict: r.Verdict, Counters: r.Counters, Kept: r.Kept, Plan: p})
 	default:
 		a.sayVerdict(r.Sentence, p)
+	}
+	if !outer && (st.Code != 0 || !nothingToSay(p)) {
+		a.Ending = r.Sentence
+		if st.Code != 0 {
+			a.Ending = endOf(p, st) + ". " + r.Sentence
+		}
 	}
 }
 

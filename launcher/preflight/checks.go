@@ -72,6 +72,13 @@ func checks() []check {
 	}...)
 }
 
+// OfProcess says whether a finding is about the process that looked (its limits, its
+// libraries, what its container was given) and not about the machine.
+func OfProcess(f finding.Finding) bool {
+	group, _, _ := strings.Cut(f.ID, ".")
+	return slices.Contains([]string{"limits", "software", "place", "container"}, group) || f.ID == "device.nodes"
+}
+
 // HostFindings runs every check on one host.
 func HostFindings(h topology.Host, p profiles.Profile, j Job) []finding.Finding {
 	j.RDMACM = j.RDMACM || usesRDMACM(h.Env)

@@ -108,3 +108,13 @@ func mountedRoot(mountinfo string) rootMount {
 	}
 	return root
 }
+
+// ContainerKind names the runtime of the container that this process is in; ""
+// none seen.
+func ContainerKind(env []string) string {
+	m := &machine{root: thisMachine(), path: "/", opts: Options{Env: env}}
+	//nolint:errcheck // it gives none
+	text, _ := m.container()
+	kind, _, _ := strings.Cut(string(text), " ")
+	return kind
+}
