@@ -29,9 +29,9 @@ type hostsOptions struct {
 
 // hostsFormats is what --format takes: the dialects that can be written, and JSON.
 func hostsFormats() []string {
-	names := make([]string, 0, len(hosts.Dialects)+1)
-	for _, d := range hosts.Dialects {
-		names = append(names, string(d))
+	names := make([]string, 0, len(hosts.Syntaxes)+1)
+	for _, d := range hosts.Syntaxes {
+		names = append(names, d.Name)
 	}
 	return append(names, "json")
 }
@@ -67,7 +67,7 @@ a wrong call.`,
 	f.StringVar(&opts.list, "list", "", "expand this `expression`, - for standard input; the environment is not looked at")
 	f.Var((*named)(&opts.hosts), "hosts", "the job's hosts: a `list` like 'node[01-12]' or 'a:8,b:8'")
 	f.Var((*named)(&opts.hostfile), "hostfile", "read the job's hosts from this `file`, in the syntax of any MPI")
-	f.StringVar(&opts.dialect, "dialect", "", "read --hostfile as this `tool` would, with all it refuses: "+strings.Join(hostsFormats()[:len(hosts.Dialects)], ", "))
+	f.StringVar(&opts.dialect, "dialect", "", "read --hostfile as this `tool` would, with all it refuses: "+strings.Join(hostsFormats()[:len(hosts.Syntaxes)], ", "))
 	f.StringVar(&opts.format, "format", "", "write a hostfile of this `form`: "+strings.Join(hostsFormats(), ", "))
 	f.BoolVar(&opts.fold, "fold", false, "write the hosts as one node list")
 	f.StringVar(&opts.topology, "topology", "", "order the hosts by switch or block as this `file` says (topology.conf, topology.yaml, topograph)")
@@ -87,7 +87,7 @@ func runHosts(a *app, opts hostsOptions) error {
 			return err
 		}
 	}
-	d := hosts.Dialect(opts.format)
+	d := hosts.SyntaxNamed(opts.format)
 	if opts.format != "" && opts.format != "json" {
 		alloc.Findings = append(alloc.Findings, hosts.Check(alloc, d)...)
 	}
@@ -129,8 +129,8 @@ func (a *app) hostsOf(opts hostsOptions) (hosts.Allocation, error) {
 		return hosts.Allocation{}, exit.UsageError(errors.New("more than one of --list, --hosts and --hostfile"), "give one of them")
 	case opts.dialect != "" && opts.hostfile == "":
 		return hosts.Allocation{}, exit.UsageError(errors.New("--dialect says how to read --hostfile, which is not given"), "")
-	case opts.dialect != "" && !slices.Contains(hosts.Dialects, hosts.Dialect(opts.dialect)):
-		return hosts.Allocation{}, exit.UsageError(fmt.Errorf("unknown --dialect %q", opts.dialect), "one of "+strings.Join(hostsFormats()[:len(hosts.Dialects)], ", "))
+	case opts.dialect != "" && hosts.SyntaxNamed(opts.dialect) == nil:
+		return hosts.Allocation{}, exit.UsageError(fmt.Errorf("unknown --dialect %q", opts.dialect), "one of "+strings.Join(hostsFormats()[:len(hosts.Syntaxes)], ", "))
 	case opts.list != "":
 		text := opts.list
 		if text == "-" {
@@ -147,7 +147,7 @@ func (a *app) hostsOf(opts hostsOptions) (hosts.Allocation, error) {
 		alloc.Source = "--list"
 		return alloc, nil
 	case opts.dialect != "":
-		alloc, err := job.ReadHosts(opts.hostfile, hosts.Dialect(opts.dialect))
+		alloc, err := job.ReadHosts(opts.hostfile, hosts.SyntaxNamed(opts.dialect))
 		if err != nil {
 			return alloc, exit.WithHint(fmt.Errorf("--hostfile: %w", err), "")
 		}

@@ -11,6 +11,7 @@ import (
 
 	"fabrun/launcher"
 	"fabrun/launcher/exit"
+	"fabrun/launcher/hosts"
 	"fabrun/launcher/job"
 	"fabrun/launcher/plan"
 )
@@ -104,8 +105,8 @@ func runRank(a *app, o rankOptions, args []string) error {
 // hostNames is what this host may be called in a plan.
 func (a *app) hostNames() []string {
 	var out []string
-	for _, name := range []string{"SLURMD_NODENAME", "FLUX_HOSTNAME"} {
-		if v, ok := a.Getenv(name); ok && v != "" {
+	for _, s := range hosts.Schedulers {
+		if v, ok := a.Getenv(s.NodeName); s.NodeName != "" && ok && v != "" {
 			out = append(out, v)
 		}
 	}

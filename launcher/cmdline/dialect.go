@@ -107,13 +107,14 @@ type containerOption struct {
 type BuiltFor struct {
 	Program string
 	Args    []string
+	Always  string                     // the manager that needs no asking
 	Read    func(text string) []string // nil where the text does not say
 }
 
 // Hostfile is how a launcher takes a file of hosts.
 type Hostfile struct {
 	Option string // "" it takes none
-	Syntax hosts.Dialect
+	Syntax *hosts.Syntax
 }
 
 // Uneven is how a launcher inside an allocation is told of numbers of ranks that

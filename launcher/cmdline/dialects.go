@@ -32,7 +32,7 @@ var OpenMPI4 = &Dialect{
 	mapTwins:  []string{"OMPI_MCA_rmaps_base_mapping_policy", "OMPI_MCA_hwloc_base_binding_policy"},
 	HostList:  hosts.ParseDashHost,
 	Managers:  []string{"slurm", "pbs", "lsf", "sge"},
-	BuiltFor:  &BuiltFor{Program: "ompi_info", Args: []string{"--parsable"}, Read: openmpiManagers},
+	BuiltFor:  &BuiltFor{Program: "ompi_info", Args: []string{"--parsable"}, Always: "slurm", Read: openmpiManagers},
 	Local:     openmpiLocal,
 
 	NP: "-np", BindCore: []string{"--bind-to", "core"}, Hostfile: Hostfile{"--hostfile", hosts.OpenMPI},

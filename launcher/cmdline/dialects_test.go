@@ -24,7 +24,7 @@ func TestDialectsAreWhole(t *testing.T) {
 		miss("ranks, or PerNode", (d.ranks == nil) != d.PerNode)
 		miss("hosts, or PerNode", (d.hosts == nil) != d.PerNode)
 		miss("Managers, or PerNode", (d.Managers == nil) != d.PerNode)
-		miss("Hostfile.Syntax, to read what its options for hosts name", d.hosts != nil && d.Hostfile.Syntax == "")
+		miss("Hostfile.Syntax, to read what its options for hosts name", d.hosts != nil && d.Hostfile.Syntax == nil)
 		miss("Hostfile.Option or HostOption, to be told hosts", d.hosts != nil && d.Hostfile.Option == "" && d.HostOption == "")
 		miss("Local, or Manager, whose ranks' names it uses", (d.Local == nil) != (d.Manager != ""))
 		miss("mapTwins without mapping", d.mapTwins != nil && d.mapping == nil)

@@ -15,39 +15,14 @@ type LookupEnv func(name string) (string, bool)
 // ReadFile returns a file's text, as os.ReadFile does; callers bound its size.
 type ReadFile func(path string) ([]byte, error)
 
-// source is one place where an allocation can be told in the environment. from
-// returns false when that source says nothing.
-type source struct {
-	name string
-	from func(e environment) (Allocation, bool, error)
-}
-
-// sources are asked in this order, and the first that speaks is taken: what the
-// user said, then the batch systems, then what a pod was told, then the hints
-// that name no hosts. A new system is one function, one line here and one
-// environment in env_test.go.
-var sources = []source{
-	{"FABRUN_HOSTS", fromOwn},
-	{"slurm", fromSlurm},
-	{"pbs", fromNodeFile("pbs", "PBS_NODEFILE", "PBS_JOBID")},
-	{"oar", fromNodeFile("oar", "OAR_NODEFILE", "OAR_JOB_ID")},
-	{"cobalt", fromNodeFile("cobalt", "COBALT_NODEFILE", "COBALT_JOBID")},
-	{"lsf", fromLSF},
-	{"sge", fromSGE},
-	{"mpi-operator", fromHostfileVariable},
-	{"pytorchjob", fromTorch},
-	{"flux", fromFlux},
-	{"aws-batch", fromAWSBatch},
-}
-
 // FromEnv returns the allocation that the environment tells of. Where it tells
 // of none, Source is "" and there are no hosts: the job runs on this machine.
 // A source that is there but cannot be read is an error that names the
 // variable or the file.
 func FromEnv(env LookupEnv, readFile ReadFile) (Allocation, error) {
 	e := environment{env, readFile}
-	for _, s := range sources {
-		a, ok, err := s.from(e)
+	for _, s := range Schedulers {
+		a, ok, err := s.from(e, s)
 		if err != nil {
 			return Allocation{}, err
 		}
@@ -103,7 +78,7 @@ func (e environment) file(variable, path string) ([]byte, error) {
 
 // fromOwn is fabrun's own pair of variables, for images and scripts that cannot
 // give a flag.
-func fromOwn(e environment) (Allocation, bool, error) {
+func fromOwn(e environment, _ *Scheduler) (Allocation, bool, error) {
 	if v, name, ok := e.get("FABRUN_HOSTS"); ok {
 		a, err := ParseList(v)
 		if err != nil {
@@ -117,7 +92,7 @@ func fromOwn(e environment) (Allocation, bool, error) {
 		if err != nil {
 			return Allocation{}, false, err
 		}
-		a, err := ParseHostfile(text, AnyDialect)
+		a, err := ParseHostfile(text, AnySyntax)
 		if err != nil {
 			return a, false, fmt.Errorf("%s=%s: %w", name, quote(v), err)
 		}
@@ -135,12 +110,12 @@ const slurmFirstSpecialStep = 0xfffffff0
 // fromSlurm reads an allocation as salloc, sbatch and srun leave it. Inside an
 // ordinary step the step's nodes count, otherwise the job's; the components of
 // a heterogeneous job follow each other.
-func fromSlurm(e environment) (Allocation, bool, error) {
-	jobID, _, ok := e.get("SLURM_JOB_ID", "SLURM_JOBID")
+func fromSlurm(e environment, s *Scheduler) (Allocation, bool, error) {
+	jobID, _, ok := e.get(s.JobID...)
 	if !ok {
 		return Allocation{}, false, nil
 	}
-	a := Allocation{Source: "slurm", Manager: "slurm", JobID: jobID}
+	a := s.allocation(e)
 	job, err := e.slurmComponents()
 	if err != nil {
 		return a, false, err
@@ -334,51 +309,48 @@ func notIn(hosts, all []Host) []string {
 	return out
 }
 
-// fromNodeFile reads the family of PBS: a file with one line per slot (a line
-// per node with Cobalt, whose slots it does not tell).
-func fromNodeFile(manager, variable, jobVariable string) func(environment) (Allocation, bool, error) {
-	return func(e environment) (Allocation, bool, error) {
-		file, _, ok := e.get(variable)
-		if !ok {
-			return Allocation{}, false, nil
-		}
-		text, err := e.file(variable, file)
-		if err != nil {
-			return Allocation{}, false, err
-		}
-		var all []Host
-		one := 1
-		err = eachLine(text, func(n int, line string) error {
-			name := strings.TrimSpace(line)
-			if name == "" {
-				return nil
-			}
-			if !validName(name) {
-				return fmt.Errorf("line %d: %s is not a host name", n, quote(name))
-			}
-			h := Host{Name: name}
-			if manager != "cobalt" {
-				h.Slots = &one
-			}
-			all = append(all, h)
-			return nil
-		})
-		if err == nil && len(all) == 0 {
-			err = ErrNoHosts
-		}
-		if err != nil {
-			return Allocation{}, false, fmt.Errorf("%s=%s: %w", variable, quote(file), err)
-		}
-		a := Allocation{Source: manager, Manager: manager, JobID: e.value(jobVariable)}
-		a.Hosts, _ = merge(all)
-		return a, true, nil
+// fromNodeFile reads the family of PBS: a file with one line per slot, or per node.
+func fromNodeFile(e environment, s *Scheduler) (Allocation, bool, error) {
+	file, variable, ok := e.get(s.file)
+	if !ok {
+		return Allocation{}, false, nil
 	}
+	text, err := e.file(variable, file)
+	if err != nil {
+		return Allocation{}, false, err
+	}
+	var all []Host
+	one := 1
+	err = eachLine(text, func(n int, line string) error {
+		name := strings.TrimSpace(line)
+		if name == "" {
+			return nil
+		}
+		if !validName(name) {
+			return fmt.Errorf("line %d: %s is not a host name", n, quote(name))
+		}
+		h := Host{Name: name}
+		if !s.fileOfNodes {
+			h.Slots = &one
+		}
+		all = append(all, h)
+		return nil
+	})
+	if err == nil && len(all) == 0 {
+		err = ErrNoHosts
+	}
+	if err != nil {
+		return Allocation{}, false, fmt.Errorf("%s=%s: %w", variable, quote(file), err)
+	}
+	a := s.allocation(e)
+	a.Hosts, _ = merge(all)
+	return a, true, nil
 }
 
 // fromLSF reads LSB_MCPU_HOSTS ("h1 n1 h2 n2"), else LSB_DJOB_HOSTFILE (a line
 // per slot), else LSB_HOSTS (a word per slot; empty in large jobs).
-func fromLSF(e environment) (Allocation, bool, error) {
-	a := Allocation{Source: "lsf", Manager: "lsf", JobID: e.value("LSB_JOBID")}
+func fromLSF(e environment, s *Scheduler) (Allocation, bool, error) {
+	a := s.allocation(e)
 	var words []string
 	if v, name, ok := e.get("LSB_MCPU_HOSTS"); ok {
 		words = strings.Fields(v)
@@ -457,12 +429,12 @@ func dropLaunchNode(a *Allocation) {
 
 // fromSGE reads PE_HOSTFILE: "host slots queue processors" per line; a host in
 // two queues has two lines.
-func fromSGE(e environment) (Allocation, bool, error) {
-	file, name, ok := e.get("PE_HOSTFILE")
+func fromSGE(e environment, s *Scheduler) (Allocation, bool, error) {
+	file, name, ok := e.get(s.file)
 	if !ok {
 		return Allocation{}, false, nil
 	}
-	a := Allocation{Source: "sge", Manager: "sge", JobID: e.value("JOB_ID")}
+	a := s.allocation(e)
 	text, err := e.file(name, file)
 	if err != nil {
 		return a, false, err
@@ -495,31 +467,18 @@ func fromSGE(e environment) (Allocation, bool, error) {
 	return a, true, nil
 }
 
-// hostfileVariables name a default hostfile in the syntax of their MPI. The
-// Kubeflow MPI operator sets one of the first three in its launcher pod.
-var hostfileVariables = []struct {
-	name    string
-	dialect Dialect
-}{
-	{"OMPI_MCA_orte_default_hostfile", OpenMPI},
-	{"I_MPI_HYDRA_HOST_FILE", Intel},
-	{"HYDRA_HOST_FILE", MPICH},
-	{"PRTE_MCA_prte_default_hostfile", OpenMPI},
-	{"I_MPI_HYDRA_MACHINE_FILE", Intel},
-}
-
 // operatorHostfile is where the MPI operator mounts its hostfile
 // (kubeflow/mpi-operator, pkg/controller/mpi_job_controller.go).
 const operatorHostfile = "/etc/mpi/hostfile"
 
 // fromHostfileVariable reads the MPI operator's hostfile, or the one that the
 // user's environment names for the MPI.
-func fromHostfileVariable(e environment) (Allocation, bool, error) {
+func fromHostfileVariable(e environment, s *Scheduler) (Allocation, bool, error) {
 	role, _, operator := e.get("K_MPI_JOB_ROLE")
-	file, dialect, variable := "", AnyDialect, ""
+	file, syntax, variable := "", AnySyntax, ""
 	for _, v := range hostfileVariables {
 		if f, name, ok := e.get(v.name); ok && f != "none" {
-			file, dialect, variable = f, v.dialect, name
+			file, syntax, variable = f, v.syntax, name
 			break
 		}
 	}
@@ -531,13 +490,13 @@ func fromHostfileVariable(e environment) (Allocation, bool, error) {
 	}
 	source := variable
 	if operator || path.Clean(file) == operatorHostfile {
-		source, dialect = "mpi-operator", AnyDialect
+		source, syntax = s.Name, AnySyntax
 	}
 	text, err := e.file(variable, file)
 	if err != nil {
 		return Allocation{}, false, err
 	}
-	a, err := ParseHostfile(text, dialect)
+	a, err := ParseHostfile(text, syntax)
 	if err != nil {
 		return a, false, fmt.Errorf("%s=%s: %w", variable, quote(file), err)
 	}
@@ -548,8 +507,8 @@ func fromHostfileVariable(e environment) (Allocation, bool, error) {
 // fromTorch reads what Kubeflow's training operators tell each pod: TrainJob
 // the PET_* names of torchrun, PyTorchJob MASTER_ADDR, WORLD_SIZE and RANK,
 // which count pods. Only the master is named.
-func fromTorch(e environment) (Allocation, bool, error) {
-	a := Allocation{Source: "pytorchjob"}
+func fromTorch(e environment, s *Scheduler) (Allocation, bool, error) {
+	a := s.allocation(e)
 	nodes := e.number("PET_NNODES")
 	if nodes == nil {
 		// An elastic job says MIN:MAX; MAX is what can come.
@@ -611,35 +570,33 @@ func isLoopbackName(s string) bool {
 }
 
 // fromFlux reads what Flux tells its tasks: how many nodes, not which.
-func fromFlux(e environment) (Allocation, bool, error) {
-	id, _, ok := e.get("FLUX_JOB_ID")
+func fromFlux(e environment, s *Scheduler) (Allocation, bool, error) {
+	_, _, ok := e.get(s.JobID...)
 	nodes := e.number("FLUX_JOB_NNODES")
 	if !ok || nodes == nil || *nodes < 1 {
 		return Allocation{}, false, nil
 	}
-	return Allocation{
-		Source: "flux", Manager: "flux", JobID: id, Nodes: *nodes,
-		Findings: []finding.Finding{{
-			ID: "hosts.names-unknown", Severity: finding.Warning, Subject: "FLUX_JOB_NNODES",
-			Seen:   fmt.Sprintf("%d nodes, no names", *nodes),
-			Wanted: "the names of the job's hosts",
-			Why:    "Flux puts no host names into the environment; other hosts cannot be looked at",
-			Hint:   `fabrun --hosts "$(flux hostlist local)" …`,
-		}},
-	}, true, nil
+	a := s.allocation(e)
+	a.Nodes = *nodes
+	a.Findings = []finding.Finding{{
+		ID: "hosts.names-unknown", Severity: finding.Warning, Subject: "FLUX_JOB_NNODES",
+		Seen:   fmt.Sprintf("%d nodes, no names", *nodes),
+		Wanted: "the names of the job's hosts",
+		Why:    "Flux puts no host names into the environment; other hosts cannot be looked at",
+		Hint:   `fabrun --hosts "$(flux hostlist local)" …`,
+	}}
+	return a, true, nil
 }
 
 // fromAWSBatch reads a multi-node parallel job. The main node's address is
 // absent on the main node itself; the other nodes are never named.
-func fromAWSBatch(e environment) (Allocation, bool, error) {
+func fromAWSBatch(e environment, s *Scheduler) (Allocation, bool, error) {
 	nodes := e.number("AWS_BATCH_JOB_NUM_NODES")
 	if nodes == nil || *nodes < 1 {
 		return Allocation{}, false, nil
 	}
-	a := Allocation{
-		Source: "aws-batch", JobID: e.value("AWS_BATCH_JOB_ID"), Nodes: *nodes, Self: e.number("AWS_BATCH_JOB_NODE_INDEX"),
-		Master: e.value("AWS_BATCH_JOB_MAIN_NODE_PRIVATE_IPV4_ADDRESS"),
-	}
+	a := s.allocation(e)
+	a.Nodes, a.Self, a.Master = *nodes, e.number("AWS_BATCH_JOB_NODE_INDEX"), e.value("AWS_BATCH_JOB_MAIN_NODE_PRIVATE_IPV4_ADDRESS")
 	if a.Master != "" {
 		if !validName(a.Master) {
 			return Allocation{}, false, fmt.Errorf("AWS_BATCH_JOB_MAIN_NODE_PRIVATE_IPV4_ADDRESS: %s is not an address", quote(a.Master))

@@ -11,22 +11,32 @@ import (
 	"fabrun/topology/finding"
 )
 
-// Dialect is the syntax of one tool's hostfile. They have no common form.
-type Dialect string
+// Syntax is how one tool's hostfile is read and written. They have no common form.
+// The values are in syntaxes.go.
+type Syntax struct {
+	Name string // of the flags; "" read only
+	tool string
 
-// The dialects.
-const (
-	AnyDialect Dialect = ""          // read only: whatever a line plainly means in any of them
-	Plain      Dialect = "plain"     // names or node list expressions, also name:slots
-	OpenMPI    Dialect = "openmpi"   // host slots=N max_slots=M
-	MPICH      Dialect = "mpich"     // host:N
-	Intel      Dialect = "intel"     // host:N, the form of -machinefile
-	DeepSpeed  Dialect = "deepspeed" // host slots=N, exactly one per host
-	Horovod    Dialect = "horovod"   // host slots=N
-)
+	cComments  bool // /* … */ and //
+	colon      bool // host:N
+	exprs      bool // several hosts in a line, node list expressions
+	exclude    bool // ^host, +n0
+	userAt     bool // user@host
+	spaced     bool // slots = N
+	dropsColon bool // host:N is dropped behind an address, without a word
+	needsSlots bool // every host has a number
+	once       bool // a host that is there twice is refused
+	keys       map[string]attribute
 
-// Dialects are the syntaxes that Format writes, in the order of its help.
-var Dialects = []Dialect{OpenMPI, MPICH, Intel, DeepSpeed, Horovod, Plain}
+	slots, maxSlots, user, port string // how they are written; "" not at all
+
+	// stripsDomains: names that differ only behind the first dot are one host.
+	stripsDomains bool
+	// cutsAtColon: what follows the first ':' of a line is the number of slots.
+	cutsAtColon bool
+	// repeated is what becomes of a host that is there twice; nil: slots add up.
+	repeated *finding.Finding
+}
 
 // attribute is what a key of a hostfile line means.
 type attribute int
@@ -39,69 +49,12 @@ const (
 	attrIgnored // known to the tool, of no use here
 )
 
-// dialectRules is how a tool reads a line.
-type dialectRules struct {
-	cComments bool // /* … */ and //
-	colon     bool // host:N
-	exprs     bool // several hosts in a line, node list expressions
-	exclude   bool // ^host, +n0
-	userAt    bool // user@host
-	spaced    bool // slots = N
-	keys      map[string]attribute
-}
-
-// openMPIKeys are the keywords of v4.1's orte/util/hostfile/hostfile_lex.l,
-// which PRRTE (Open MPI 5) kept.
-var openMPIKeys = map[string]attribute{
-	"slots": attrSlots, "count": attrSlots, "cpu": attrSlots,
-	"slots-max": attrMaxSlots, "slots_max": attrMaxSlots, "max-slots": attrMaxSlots, "max_slots": attrMaxSlots,
-	"cpu-max": attrMaxSlots, "cpu_max": attrMaxSlots, "max-cpu": attrMaxSlots, "max_cpu": attrMaxSlots,
-	"count-max": attrMaxSlots, "count_max": attrMaxSlots, "max-count": attrMaxSlots, "max_count": attrMaxSlots,
-	"username": attrUser, "user-name": attrUser, "user_name": attrUser, "port": attrPort,
-	"boards": attrIgnored, "sockets": attrIgnored, "sockets_per_board": attrIgnored, "sockets-per-board": attrIgnored,
-	"cores": attrIgnored, "cores_per_socket": attrIgnored, "cores-per-socket": attrIgnored, "cpu_set": attrIgnored, "cpu-set": attrIgnored,
-}
-
-// hydraKeys are what Hydra takes behind a host (src/pm/hydra/lib/utils/args.c);
-// anything else aborts it.
-var hydraKeys = map[string]attribute{"binding": attrIgnored, "user": attrUser}
-
-var slotsKey = map[string]attribute{"slots": attrSlots}
-
-func rulesOf(d Dialect) (dialectRules, bool) {
-	switch d {
-	case AnyDialect:
-		keys := make(map[string]attribute, len(openMPIKeys)+len(hydraKeys))
-		for _, m := range []map[string]attribute{openMPIKeys, hydraKeys} {
-			for k, v := range m {
-				keys[k] = v
-			}
-		}
-		return dialectRules{cComments: true, colon: true, exprs: true, exclude: true, userAt: true, spaced: true, keys: keys}, true
-	case Plain:
-		return dialectRules{colon: true, exprs: true}, true
-	case OpenMPI:
-		return dialectRules{cComments: true, exclude: true, userAt: true, spaced: true, keys: openMPIKeys}, true
-	case MPICH:
-		return dialectRules{colon: true, keys: hydraKeys}, true
-	case Intel:
-		return dialectRules{colon: true, keys: hydraKeys}, true
-	case DeepSpeed, Horovod:
-		return dialectRules{keys: slotsKey}, true
-	}
-	return dialectRules{}, false
-}
-
 // ParseHostfile reads a hostfile as the tool of its dialect would. What that
 // tool refuses is an error with its line; what it silently drops or reads
 // otherwise than people expect is a Finding. Repeated hosts add their slots.
-func ParseHostfile(text []byte, d Dialect) (Allocation, error) {
-	rules, ok := rulesOf(d)
-	if !ok {
-		return Allocation{}, fmt.Errorf("unknown hostfile dialect %s", quote(string(d)))
-	}
+func ParseHostfile(text []byte, d *Syntax) (Allocation, error) {
 	a := Allocation{}
-	if rules.cComments {
+	if d.cComments {
 		text = blankComments(text)
 	}
 	var all []Host
@@ -109,7 +62,7 @@ func ParseHostfile(text []byte, d Dialect) (Allocation, error) {
 		if i := strings.IndexByte(line, '#'); i >= 0 {
 			line = line[:i]
 		}
-		hosts, err := parseHostLine(&a, line, n, d, rules)
+		hosts, err := parseHostLine(&a, line, n, d)
 		if err != nil {
 			return fmt.Errorf("line %d: %w", n, err)
 		}
@@ -127,18 +80,13 @@ func ParseHostfile(text []byte, d Dialect) (Allocation, error) {
 	}
 	var repeated []string
 	a.Hosts, repeated = merge(all)
-	if len(repeated) > 0 {
-		switch d {
-		case DeepSpeed:
-			return Allocation{}, fmt.Errorf("%s is there twice: deepspeed wants each host once", quote(repeated[0]))
-		case Intel:
-			a.Findings = append(a.Findings, finding.Finding{
-				ID: "hosts.intel-repeated", Severity: finding.Warning, Host: repeated[0], Subject: "hostfile",
-				Seen: "a host is named more than once", Wanted: "host:N",
-				Why:  "Intel MPI's -hostfile uses a repeated host once; only -machinefile counts repeats",
-				Hint: "give the file with -machinefile, or write " + repeated[0] + ":N",
-			})
-		}
+	if len(repeated) > 0 && d.once {
+		return Allocation{}, fmt.Errorf("%s is there twice: %s wants each host once", quote(repeated[0]), d.tool)
+	}
+	if len(repeated) > 0 && d.repeated != nil {
+		f := *d.repeated
+		f.Host, f.Hint = repeated[0], f.Hint+repeated[0]+":N"
+		a.Findings = append(a.Findings, f)
 	}
 	return a, nil
 }
@@ -185,8 +133,8 @@ func blankComments(text []byte) []byte {
 	return out
 }
 
-func parseHostLine(a *Allocation, line string, n int, d Dialect, rules dialectRules) ([]Host, error) {
-	if i := strings.IndexByte(line, '='); rules.spaced && i >= 0 {
+func parseHostLine(a *Allocation, line string, n int, d *Syntax) ([]Host, error) {
+	if i := strings.IndexByte(line, '='); d.spaced && i >= 0 {
 		line = tightenEquals(line)
 	}
 	words := strings.Fields(line)
@@ -194,7 +142,7 @@ func parseHostLine(a *Allocation, line string, n int, d Dialect, rules dialectRu
 		return nil, nil
 	}
 	head := words[0]
-	if rules.exprs && !slices.ContainsFunc(words, func(w string) bool { return strings.Contains(w, "=") }) && !strings.ContainsAny(line, "^+@") {
+	if d.exprs && !slices.ContainsFunc(words, func(w string) bool { return strings.Contains(w, "=") }) && !strings.ContainsAny(line, "^+@") {
 		list, err := ParseList(strings.TrimSpace(line))
 		if err != nil {
 			return nil, err
@@ -202,54 +150,54 @@ func parseHostLine(a *Allocation, line string, n int, d Dialect, rules dialectRu
 		return list.Hosts, nil
 	}
 	switch {
-	case head[0] == '^' && rules.exclude:
+	case head[0] == '^' && d.exclude:
 		name := head[1:]
 		if !validName(name) {
 			return nil, fmt.Errorf("%s is not a host name", quote(name))
 		}
 		a.Exclude = append(a.Exclude, name)
 		return nil, nil
-	case head[0] == '+' && rules.exclude:
+	case head[0] == '+' && d.exclude:
 		if _, _, err := parseRelative(head); err != nil {
 			return nil, err
 		}
 		a.Relative = append(a.Relative, head)
 		return nil, nil
-	case rules.exclude && head == "rank", rules.exclude && strings.HasPrefix(head, "rank="):
+	case d.exclude && head == "rank", d.exclude && strings.HasPrefix(head, "rank="):
 		return nil, fmt.Errorf("%s begins a rankfile, which is not a hostfile", quote(head))
 	}
-	if rules.exprs && strings.Contains(head, "[") {
+	if d.exprs && strings.Contains(head, "[") {
 		list, err := ParseList(head)
 		if err != nil {
 			return nil, err
 		}
 		for i := range list.Hosts {
-			if err := setAttributes(&list.Hosts[i], words[1:], d, rules); err != nil {
+			if err := setAttributes(&list.Hosts[i], words[1:], d); err != nil {
 				return nil, err
 			}
 		}
 		return list.Hosts, nil
 	}
-	h, err := parseHostWord(a, head, n, d, rules)
+	h, err := parseHostWord(a, head, n, d)
 	if err != nil {
 		return nil, err
 	}
-	if err := setAttributes(&h, words[1:], d, rules); err != nil {
+	if err := setAttributes(&h, words[1:], d); err != nil {
 		return nil, err
 	}
 	return []Host{h}, nil
 }
 
 // setAttributes reads the KEY=VALUE words behind a host.
-func setAttributes(h *Host, words []string, d Dialect, rules dialectRules) error {
+func setAttributes(h *Host, words []string, d *Syntax) error {
 	for _, w := range words {
 		key, value, ok := strings.Cut(w, "=")
 		if !ok {
-			return fmt.Errorf("%s behind host %s: wanted KEY=VALUE%s", quote(w), quote(h.Name), keysHint(d))
+			return fmt.Errorf("%s behind host %s: wanted KEY=VALUE%s", quote(w), quote(h.Name), d.slotsHint())
 		}
-		kind, known := rules.keys[key]
+		kind, known := d.keys[key]
 		if !known {
-			return fmt.Errorf("%s does not know %s%s", toolOf(d), quote(w), keysHint(d))
+			return fmt.Errorf("%s does not know %s%s", d.tool, quote(w), d.slotsHint())
 		}
 		if err := setAttribute(h, kind, key, value); err != nil {
 			return err
@@ -263,8 +211,8 @@ func setAttributes(h *Host, words []string, d Dialect, rules dialectRules) error
 			return fmt.Errorf("max_slots=%d is below slots=%d of %s", *h.MaxSlots, *h.Slots, quote(h.Name))
 		}
 	}
-	if h.Slots == nil && (d == DeepSpeed || d == Horovod) {
-		return fmt.Errorf("%s has no slots: %s wants \"%s slots=N\"", quote(h.Name), toolOf(d), h.Name)
+	if h.Slots == nil && d.needsSlots {
+		return fmt.Errorf("%s has no slots: %s wants \"%s slots=N\"", quote(h.Name), d.tool, h.Name)
 	}
 	return nil
 }
@@ -284,11 +232,11 @@ func tightenEquals(s string) string {
 }
 
 // parseHostWord reads the first word of a line: [user@]host[:N].
-func parseHostWord(a *Allocation, w string, n int, d Dialect, rules dialectRules) (Host, error) {
+func parseHostWord(a *Allocation, w string, n int, d *Syntax) (Host, error) {
 	h := Host{}
 	if user, host, ok := strings.Cut(w, "@"); ok {
-		if !rules.userAt {
-			return h, fmt.Errorf("%s: %s takes no user@host", quote(w), toolOf(d))
+		if !d.userAt {
+			return h, fmt.Errorf("%s: %s takes no user@host", quote(w), d.tool)
 		}
 		if err := setAttribute(&h, attrUser, "user", user); err != nil {
 			return h, err
@@ -322,9 +270,9 @@ func parseHostWord(a *Allocation, w string, n int, d Dialect, rules dialectRules
 	switch {
 	case err != nil:
 		return h, fmt.Errorf("slots of %s: %w", quote(name), err)
-	case rules.colon:
+	case d.colon:
 		h.Slots = &slots
-	case d == OpenMPI && h.Address != "":
+	case d.dropsColon && h.Address != "":
 		a.Findings = append(a.Findings, finding.Finding{
 			ID: "hosts.openmpi-colon", Severity: finding.Warning, Host: name, Subject: fmt.Sprintf("hostfile line %d", n),
 			Seen: w, Wanted: fmt.Sprintf("%s slots=%d", name, slots),
@@ -332,7 +280,7 @@ func parseHostWord(a *Allocation, w string, n int, d Dialect, rules dialectRules
 			Hint: fmt.Sprintf("write %s slots=%d", name, slots),
 		})
 	default:
-		return h, fmt.Errorf("%s refuses %s: write \"%s slots=%d\"", toolOf(d), quote(w), name, slots)
+		return h, fmt.Errorf("%s refuses %s: write \"%s slots=%d\"", d.tool, quote(w), name, slots)
 	}
 	return h, nil
 }
@@ -388,30 +336,14 @@ func parseRelative(s string) (index int, count int, err error) {
 	return 0, 0, bad
 }
 
-func toolOf(d Dialect) string {
-	switch d {
-	case OpenMPI:
-		return "Open MPI"
-	case MPICH:
-		return "MPICH's Hydra"
-	case Intel:
-		return "Intel MPI"
-	case DeepSpeed:
-		return "deepspeed"
-	case Horovod:
-		return "horovodrun"
-	}
-	return "a hostfile"
-}
-
-func keysHint(d Dialect) string {
-	switch d {
-	case MPICH, Intel:
+func (d *Syntax) slotsHint() string {
+	switch {
+	case d.Name == "" || d.slots == "":
+		return ""
+	case d.colon:
 		return " (slots are written host:N)"
-	case OpenMPI, DeepSpeed, Horovod:
-		return " (slots are written slots=N)"
 	}
-	return ""
+	return " (slots are written slots=N)"
 }
 
 // Narrow selects from a resource manager's allocation what a list or hostfile
@@ -519,9 +451,9 @@ func shortName(s string) string {
 
 // Check says what a launcher makes of these hosts otherwise than they are
 // written: names that Open MPI merges, addresses that a dialect cannot hold.
-func Check(a Allocation, d Dialect) []finding.Finding {
+func Check(a Allocation, d *Syntax) []finding.Finding {
 	var out []finding.Finding
-	if d == OpenMPI {
+	if d.stripsDomains {
 		first := make(map[string]string, len(a.Hosts))
 		for _, h := range a.Hosts {
 			s := shortName(h.Name)
@@ -539,7 +471,7 @@ func Check(a Allocation, d Dialect) []finding.Finding {
 			})
 		}
 	}
-	if d == MPICH || d == Intel {
+	if d.cutsAtColon {
 		for _, h := range a.Hosts {
 			if strings.Contains(h.Name, ":") {
 				out = append(out, finding.Finding{
@@ -557,7 +489,7 @@ func Check(a Allocation, d Dialect) []finding.Finding {
 // Format writes the hostfile of a dialect, one host per line in order. A host
 // whose slots are not known is written without a number, and the launcher
 // counts for itself; deepspeed and horovod have no such form.
-func Format(a Allocation, d Dialect) (string, error) {
+func Format(a Allocation, d *Syntax) (string, error) {
 	if len(a.Hosts) == 0 {
 		return "", ErrNoHosts
 	}
@@ -566,39 +498,24 @@ func Format(a Allocation, d Dialect) (string, error) {
 		if !validName(h.Name) {
 			return "", fmt.Errorf("%s is not a host name", quote(h.Name))
 		}
+		if d.cutsAtColon && strings.Contains(h.Name, ":") {
+			return "", fmt.Errorf("%s: %s cannot hold IPv6 addresses in a hostfile", quote(h.Name), d.tool)
+		}
 		b.WriteString(h.Name)
-		switch d {
-		case OpenMPI:
-			if h.Slots != nil {
-				fmt.Fprintf(&b, " slots=%d", *h.Slots)
-			}
-			if h.MaxSlots != nil {
-				fmt.Fprintf(&b, " max_slots=%d", *h.MaxSlots)
-			}
-			if h.User != "" {
-				b.WriteString(" username=" + h.User)
-			}
-			if h.Port != nil {
-				fmt.Fprintf(&b, " port=%d", *h.Port)
-			}
-		case MPICH, Intel:
-			if strings.Contains(h.Name, ":") {
-				return "", fmt.Errorf("%s: %s cannot hold IPv6 addresses in a hostfile", quote(h.Name), toolOf(d))
-			}
-			if h.Slots != nil {
-				fmt.Fprintf(&b, ":%d", *h.Slots)
-			}
-			if h.User != "" {
-				b.WriteString(" user=" + h.User)
-			}
-		case DeepSpeed, Horovod:
-			if h.Slots == nil {
-				return "", fmt.Errorf("%s: %s wants a number of slots for every host", quote(h.Name), toolOf(d))
-			}
-			fmt.Fprintf(&b, " slots=%d", *h.Slots)
-		case Plain:
-		default:
-			return "", fmt.Errorf("unknown hostfile dialect %s", quote(string(d)))
+		switch {
+		case h.Slots != nil && d.slots != "":
+			fmt.Fprintf(&b, d.slots, *h.Slots)
+		case d.needsSlots:
+			return "", fmt.Errorf("%s: %s wants a number of slots for every host", quote(h.Name), d.tool)
+		}
+		if h.MaxSlots != nil && d.maxSlots != "" {
+			fmt.Fprintf(&b, d.maxSlots, *h.MaxSlots)
+		}
+		if h.User != "" && d.user != "" {
+			fmt.Fprintf(&b, d.user, h.User)
+		}
+		if h.Port != nil && d.port != "" {
+			fmt.Fprintf(&b, d.port, *h.Port)
 		}
 		b.WriteByte('\n')
 	}

@@ -113,36 +113,3 @@ func addKnown(a, b *int) *int {
 	}
 	return addCounts(a, b, 0)
 }
-
-// LocalNames are where ranks find their number on their node, and how many there
-// are.
-type LocalNames struct {
-	When string // only where this variable is set; "" always
-	Rank string
-	Size string // "" not said
-	// SizeOf counts them in another way; nil: by Size.
-	SizeOf func(LookupEnv) int
-}
-
-// Local is where resource managers tell a rank its number on its node, innermost
-// first.
-func Local() []LocalNames {
-	return []LocalNames{
-		{Rank: "JSM_NAMESPACE_LOCAL_RANK", Size: "JSM_NAMESPACE_LOCAL_SIZE"},
-		{When: "SLURM_STEP_ID", Rank: "SLURM_LOCALID", SizeOf: slurmLocalSize},
-		{Rank: "FLUX_TASK_LOCAL_ID"},
-		{Rank: "LOCAL_RANK", Size: "LOCAL_WORLD_SIZE"},
-		{Rank: "SLURM_LOCALID", SizeOf: slurmLocalSize},
-	}
-}
-
-// slurmLocalSize reads this node's part of SLURM_STEP_TASKS_PER_NODE.
-func slurmLocalSize(env LookupEnv) int {
-	e := environment{lookup: env}
-	node := e.number("SLURM_NODEID")
-	counts, err := ParseRunLengths(e.value("SLURM_STEP_TASKS_PER_NODE"))
-	if err != nil || node == nil || *node >= len(counts) {
-		return 0
-	}
-	return counts[*node]
-}

@@ -35,7 +35,7 @@ func (a *Call) Allocation(list, hostfile string) (hosts.Allocation, error) {
 			return given, exit.UsageError(err, `like --hosts 'node[01-12]', 'a:8,b:8' or '10.1.4.[1-12]'`)
 		}
 	case hostfile != "":
-		if given, err = ReadHosts(hostfile, hosts.AnyDialect); err != nil {
+		if given, err = ReadHosts(hostfile, hosts.AnySyntax); err != nil {
 			return given, exit.WithHint(fmt.Errorf("--hostfile: %w", err), "")
 		}
 		given.Source = "--hostfile " + hostfile
@@ -106,7 +106,7 @@ func (a *Call) findHosts(ctx context.Context, job *Sight, o Options, p probed) e
 func (a *Call) ownNode(job *Sight) {
 	d, alloc := job.cmd.Launcher.Dialect, job.alloc
 	byHand := d.PerNode && alloc.Source == "localhost" && job.cmd.TorchNodesMost(a.Env) != 1
-	if !byHand && (alloc.Source != "pytorchjob" || !d.PerNode && !d.Alone) {
+	if !byHand && (!hosts.SchedulerNamed(alloc.Source).PerNode || !d.PerNode && !d.Alone) {
 		return
 	}
 	n := job.cmd.TorchNodes(a.Env)
@@ -179,7 +179,7 @@ func (a *Call) hasToBeTold(ctx context.Context, job *Sight, p probed) bool {
 	if job.given || len(alloc.Hosts) == 0 || alloc.Nodes > len(alloc.Hosts) || alloc.Source == "localhost" || len(job.cmd.HostSources(a.Env)) > 0 {
 		return false
 	}
-	if by := l.Dialect.BuiltFor; by != nil && alloc.Manager != "" && alloc.Manager != "slurm" && a.From == "" {
+	if by := l.Dialect.BuiltFor; by != nil && alloc.Manager != "" && alloc.Manager != by.Always && a.From == "" {
 		l.Managers = a.builtFor(ctx, by, p)
 	}
 	if !l.Dialect.Reads() || l.ReadsManager(alloc.Source) {

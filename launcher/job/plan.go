@@ -730,7 +730,7 @@ func launcherHasUCX(job Sight) *bool {
 }
 
 // ReadHosts reads a hostfile as the dialect d is written.
-func ReadHosts(path string, d hosts.Dialect) (hosts.Allocation, error) {
+func ReadHosts(path string, d *hosts.Syntax) (hosts.Allocation, error) {
 	text, err := files.Read(path)
 	if err != nil {
 		return hosts.Allocation{}, err

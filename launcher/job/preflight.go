@@ -61,7 +61,7 @@ func Without(alloc hosts.Allocation, exclude string) (hosts.Allocation, []string
 		if strings.TrimSpace(string(text)) == "" {
 			return alloc, nil, nil
 		}
-		out, err = hosts.ParseHostfile(text, hosts.AnyDialect)
+		out, err = hosts.ParseHostfile(text, hosts.AnySyntax)
 	} else {
 		out, err = hosts.ParseList(exclude)
 	}

@@ -16,6 +16,7 @@ import (
 	"fabrun/launcher/cmdline"
 	"fabrun/launcher/exit"
 	"fabrun/launcher/eyes"
+	"fabrun/launcher/hosts"
 	"fabrun/launcher/plan"
 	"fabrun/launcher/report"
 	"fabrun/topology/finding"
@@ -34,7 +35,7 @@ const recordVariable = "FABRUN_RECORD"
 func (a *Call) Run(ctx context.Context, o RunOptions, args []string) error {
 	a.reached = &reached{}
 	defer a.reached.close()
-	if node, ok := OrdinaryStep(a.Env); ok && node > 0 {
+	if node, _, ok := hosts.OwnStep(a.Getenv); ok && node > 0 {
 		a.Follower = true // one fabrun per node: node 0 speaks
 	}
 	todo, err := a.Plan(ctx, o.Options, args)

@@ -102,16 +102,14 @@ const (
 // they meet; nil where it runs here only.
 func (a *Call) spreadTorch(job Sight, p *plan.Plan, o Spread) (*torchJob, error) {
 	n := len(job.alloc.Hosts)
-	if self, ok := OrdinaryStep(a.Env); ok && n > 1 {
+	if self, step, ok := hosts.OwnStep(a.Getenv); ok && n > 1 {
 		// srun has started one fabrun per node: each starts its own torchrun.
 		if spread, _ := job.cmd.TorchSpread(a.Env, n); spread && self < n {
 			master, err := masterAddress(job, *p, a.From != "")
 			if err != nil {
 				return nil, err
 			}
-			id, _ := a.Getenv("SLURM_JOB_ID")
-			step, _ := a.Getenv("SLURM_STEP_ID")
-			*p = plan.TorchNode(*p, job.cmd, self, n, master, agreedPort(id+"."+step))
+			*p = plan.TorchNode(*p, job.cmd, self, n, master, agreedPort(step))
 		}
 		return nil, nil
 	}
@@ -131,25 +129,6 @@ func (a *Call) spreadTorch(job Sight, p *plan.Plan, o Spread) (*torchJob, error)
 	_, p.Withheld = o.Carry.HandOver(a.Env)
 	*p = plan.TorchNode(*p, job.cmd, 0, n, t.master, t.port)
 	return t, nil
-}
-
-// ordinaryStep reports whether this process is a task of an ordinary srun step
-// with one task on several nodes, and which node's.
-func OrdinaryStep(env []string) (node int, ok bool) {
-	get := func(name string) (int, bool) {
-		for _, kv := range slices.Backward(env) {
-			if v, found := strings.CutPrefix(kv, name+"="); found {
-				n, err := strconv.Atoi(v)
-				return n, err == nil
-			}
-		}
-		return 0, false
-	}
-	step, ok1 := get("SLURM_STEP_ID")
-	nodes, ok2 := get("SLURM_STEP_NUM_NODES")
-	node, ok3 := get("SLURM_NODEID")
-	// Batch script, interactive and extern steps count down from 0xffffffff.
-	return node, ok1 && ok2 && ok3 && step >= 0 && step < 0x7ffffff0 && nodes > 1
 }
 
 // agreedPort is a port that every node derives from the same text.

@@ -2,10 +2,14 @@ package lint
 
 import (
 	"errors"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"mvdan.cc/sh/v3/syntax"
+
+	"fabrun/launcher/hosts"
 )
 
 // Bounds on what is read: a job script is text by hand.
@@ -21,7 +25,7 @@ type Script struct {
 	Name     string
 	Settings []Setting
 	Launches []Launch
-	Batch    string // "slurm", "pbs", "lsf" where directives are present; "" none
+	Batch    string // the resource manager whose directives are there, as in hosts.Schedulers; "" none
 	Options  []Word // of the #SBATCH lines
 	Unread   []Unread
 	lines    []string
@@ -179,7 +183,15 @@ func (r *reader) parse(src []byte, offset int) {
 	r.stmts(file.Stmts)
 }
 
-var directive = lazy(`^#(SBATCH|PBS|BSUB|COBALT|FLUX:|\$)\s+(.*)$`)
+var directive = sync.OnceValue(func() *regexp.Regexp {
+	var words []string
+	for _, b := range hosts.Schedulers {
+		if b.Directive != "" {
+			words = append(words, regexp.QuoteMeta(b.Directive))
+		}
+	}
+	return regexp.MustCompile(`^#(` + strings.Join(words, "|") + `)\s+(.*)$`)
+})
 
 // directives reads the options of a resource manager from the head.
 func (r *reader) directives(src []byte) {
@@ -194,15 +206,10 @@ func (r *reader) directives(src []byte) {
 			}
 			continue
 		}
-		switch m[1] {
-		case "SBATCH":
-			r.s.Batch = "slurm"
-		case "PBS":
-			r.s.Batch = "pbs"
-		case "BSUB":
-			r.s.Batch = "lsf"
-		default:
-			r.s.Batch = "other"
+		for _, b := range hosts.Schedulers {
+			if b.Directive == m[1] {
+				r.s.Batch = b.Name
+			}
 		}
 		for _, w := range strings.Fields(m[2]) {
 			if strings.HasPrefix(w, "#") {

@@ -65,8 +65,8 @@ func (a *Machines) Transport(o Ways, manager string) (remote.Transport, error) {
 	kind := o.Transport
 	if kind == "" || kind == "auto" {
 		kind = "native"
-		if manager == "slurm" {
-			kind = "srun"
+		if own := hosts.SchedulerNamed(manager).Transport; own != "" {
+			kind = own
 		}
 	}
 	home, _ := a.Getenv("HOME")

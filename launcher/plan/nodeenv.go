@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"fabrun/launcher/cmdline"
+	"fabrun/launcher/hosts"
 )
 
 // nodeOwn is a row of the table of variables that each node keeps as its own:
@@ -16,10 +17,10 @@ type nodeOwn struct {
 	of func(value string) bool
 }
 
-// nodeOwns is the whole list: of what the user's environment holds, everything
+// nodeOwns is the list, beside the variables of resource managers' tasks: of what the user's environment holds, everything
 // else goes to every node. docs/environment.md is made from it. Sources: ssh(1),
 // tmux(1), screen(1), systemd.exec(5), pam_systemd(8), the XDG base directories,
-// srun(1) OUTPUT ENVIRONMENT VARIABLES, pbs_environment, NVIDIA's and AMD's
+// NVIDIA's and AMD's
 // documentation of *_VISIBLE_DEVICES, ld.so(8).
 var nodeOwns = []nodeOwn{
 	{names: "HOSTNAME HOST", why: "the machine's name"},
@@ -29,14 +30,30 @@ var nodeOwns = []nodeOwn{
 	{names: "TMUX TMUX_PANE STY WINDOW WINDOWID TERM_PROGRAM* TERM_SESSION_ID WT_SESSION VSCODE_*", why: "a terminal's session"},
 	{names: "INVOCATION_ID JOURNAL_STREAM NOTIFY_SOCKET LISTEN_* WATCHDOG_* MANAGERPID SYSTEMD_EXEC_PID CREDENTIALS_DIRECTORY", why: "a service of one machine"},
 	{names: "LD_PRELOAD LD_AUDIT", why: "libraries of one machine"},
-	{
-		names: "SLURM_PROCID SLURM_LOCALID SLURM_NODEID SLURM_GTIDS SLURM_TASK_PID SLURM_STEP* SLURM_CPUS_ON_NODE SLURM_CPU_BIND* SLURM_MEM_BIND* SLURM_TOPOLOGY_ADDR* SLURM_LAUNCH_NODE_IPADDR SLURM_SRUN_COMM_* SLURM_JOB_GPUS SLURMD_NODENAME SLURM_PTY_*",
-		why:   "a node or a task of Slurm",
-	},
-	{names: "PBS_NODENUM PBS_TASKNUM PBS_VNODENUM", why: "a node or a task of PBS"},
 	{names: strings.Join(deviceLists, " "), why: "GPUs of one machine, by their serial identifiers", of: func(v string) bool {
 		return strings.Contains(v, "GPU-") || strings.Contains(v, "MIG-")
 	}},
+}
+
+// allNodeOwns is nodeOwns with what resource managers say of a node or a task.
+func allNodeOwns() []nodeOwn {
+	out := slices.Clone(nodeOwns)
+	for _, s := range hosts.Schedulers {
+		if s.TaskVars != "" {
+			out = append(out, nodeOwn{names: s.TaskVars, why: "a node or a task of " + s.Title})
+		}
+	}
+	return out
+}
+
+// stepOf is the kind of step in which an environment's process runs; nil none.
+func stepOf(env []string) *hosts.Step {
+	for _, s := range hosts.Schedulers {
+		if s.Step != nil && cmdline.Value(env, s.Step.ID) != "" {
+			return s.Step
+		}
+	}
+	return nil
 }
 
 // deviceLists say which of a machine's GPUs a program sees. A resource manager
@@ -49,13 +66,16 @@ var accountNames = []string{"HOME", "USER", "LOGNAME", "MAIL", "SHELL"}
 // NodeKeeps is the table for people: names, and what they name.
 func NodeKeeps() [][2]string {
 	var out [][2]string
-	for _, row := range nodeOwns {
+	for _, row := range allNodeOwns() {
 		out = append(out, [2]string{row.names, row.why})
 	}
-	return append(out,
-		[2]string{strings.Join(accountNames, " "), "where the login there is another user's"},
-		[2]string{"SLURM* " + strings.Join(deviceLists, " "), "in a step of Slurm: as Slurm sets them for it"},
-		[2]string{"TMPDIR", "where the directory is not there"})
+	out = append(out, [2]string{strings.Join(accountNames, " "), "where the login there is another user's"})
+	for _, s := range hosts.Schedulers {
+		if s.Step != nil {
+			out = append(out, [2]string{s.Step.Prefix + "* " + strings.Join(deviceLists, " "), "in a step of " + s.Title + ": as " + s.Title + " sets them for it"})
+		}
+	}
+	return append(out, [2]string{"TMPDIR", "where the directory is not there"})
 }
 
 // Withheld is a variable of the user's that each node keeps as its own.
@@ -96,7 +116,7 @@ func (c Carry) keeps(name, value string) string {
 	case matchesName(name, c.Leave):
 		return "--no-env"
 	}
-	for _, row := range nodeOwns {
+	for _, row := range allNodeOwns() {
 		if matchesName(name, strings.Fields(row.names)) && (row.of == nil || row.of(value)) {
 			return row.why
 		}
@@ -126,7 +146,7 @@ func (c Carry) HandOver(env []string) (sent []string, withheld []Withheld) {
 // it keeps. isDir says whether a directory is there.
 func (c Carry) OnNode(sent, own []string, isDir func(string) bool) []string {
 	out := slices.Clone(sent)
-	step := cmdline.Value(own, "SLURM_STEP_ID") != ""
+	step := stepOf(own)
 	user := cmdline.Value(own, "USER")
 	stranger := user != "" && user != cmdline.Value(sent, "USER")
 	replace := func(name, kv string) {
@@ -140,8 +160,8 @@ func (c Carry) OnNode(sent, own []string, isDir func(string) bool) []string {
 		if !ok || name == "" || matchesName(name, c.Take) {
 			continue
 		}
-		// A step of Slurm is what Slurm says it is, its GPUs among it.
-		ofStep := step && (strings.HasPrefix(name, "SLURM") || slices.Contains(deviceLists, name))
+		// A step is what its manager says it is, its GPUs among it.
+		ofStep := step != nil && (strings.HasPrefix(name, step.Prefix) || slices.Contains(deviceLists, name))
 		if ofStep || stranger && slices.Contains(accountNames, name) || c.keeps(name, v) != "" {
 			replace(name, kv)
 		}

@@ -108,12 +108,14 @@ func (p Plan) Settings(env []string) map[string]string {
 // only this one.
 func (p Plan) Nodes(env []string) int {
 	n := max(len(p.Hosts.Hosts), p.Hosts.Nodes, p.Command.TorchNodes(env))
-	for _, name := range []string{"NNODES", "SLURM_NNODES", "SLURM_STEP_NUM_NODES"} {
-		if k, err := strconv.Atoi(cmdline.Value(env, name)); err == nil && p.Dialect.Alone {
-			n = max(n, k)
+	for _, s := range hosts.Schedulers {
+		for _, name := range s.NodeCount {
+			if k, err := strconv.Atoi(cmdline.Value(env, name)); err == nil && p.Dialect.Alone {
+				n = max(n, k)
+			}
 		}
 	}
-	if n == 1 && (p.Command.TorchNodesMost(env) > 1 || p.Hosts.Source == "pytorchjob" && p.Hosts.Nodes == 0) {
+	if n == 1 && (p.Command.TorchNodesMost(env) > 1 || hosts.SchedulerNamed(p.Hosts.Source).PerNode && p.Hosts.Nodes == 0) {
 		return 0 // from one node on
 	}
 	world, err := strconv.Atoi(cmdline.Value(env, "WORLD_SIZE"))

@@ -13,21 +13,30 @@ import (
 
 // localNames are where launchers and resource managers tell a rank its number on
 // its node, in the order in which they are believed: a launcher inside another one
-// inherits the outer one's variables, so those that say by a variable of their own
-// that it is they come first, then the launchers, and last the managers (an mpirun
-// inside an srun step leaves SLURM_LOCALID=0 to every rank).
+// inherits the outer one's variables, so the launchers come before the managers (an
+// mpirun inside an srun step leaves SLURM_LOCALID=0 to every rank), and first those
+// that say by a variable of their own that it is they.
 func localNames() []hosts.LocalNames {
-	var signed, all []hosts.LocalNames
+	var launchers, managers []hosts.LocalNames
 	for _, d := range cmdline.Dialects {
-		for _, n := range d.Local {
-			if n.When != "" {
-				signed = append(signed, n)
-			} else {
-				all = append(all, n)
-			}
-		}
+		launchers = append(launchers, d.Local...)
 	}
-	return slices.Concat(signed, all, hosts.Local())
+	for _, s := range hosts.Schedulers {
+		managers = append(managers, s.Local...)
+	}
+	sure := func(n hosts.LocalNames) int {
+		switch {
+		case n.When != "":
+			return 0
+		case n.Last:
+			return 2
+		}
+		return 1
+	}
+	for _, list := range [][]hosts.LocalNames{launchers, managers} {
+		slices.SortStableFunc(list, func(a, b hosts.LocalNames) int { return sure(a) - sure(b) })
+	}
+	return append(launchers, managers...)
 }
 
 // LocalRank returns a rank's number on its node and how many ranks the node

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strconv"
@@ -10,20 +11,11 @@ import (
 	"fabrun/topology/finding"
 )
 
-// sourceNames is how a person calls a source of hosts.
-var sourceNames = map[string]string{
-	"slurm": "Slurm", "pbs": "PBS", "oar": "OAR", "cobalt": "Cobalt", "lsf": "LSF", "sge": "SGE", "flux": "Flux",
-	"mpi-operator": "the MPI operator's hostfile", "pytorchjob": "the training operator", "aws-batch": "AWS Batch",
-}
-
 // Hosts writes an allocation for a person: how many hosts and where from, then
 // equal neighbours in one line each.
 func Hosts(w io.Writer, a hosts.Allocation) error {
 	var b strings.Builder
-	from := a.Source
-	if n, ok := sourceNames[a.Source]; ok {
-		from = n
-	}
+	from := cmp.Or(hosts.SchedulerNamed(a.Source).Title, a.Source)
 	if a.JobID != "" {
 		from += " job " + printable(a.JobID)
 	}
