@@ -170,28 +170,35 @@ func readFile(name string) (string, error) {
 
 // names are the names that can be loaded, sorted.
 func names(dirs Dirs, sub string) []string {
-	var out []string
-	addAll := func(entries []fs.DirEntry) {
-		for _, e := range entries {
-			if n, ok := strings.CutSuffix(e.Name(), ".toml"); ok && !e.IsDir() {
-				out = append(out, n)
-			}
-		}
-	}
+	out := namesIn(dirs, sub)
 	if entries, err := builtins.ReadDir(path.Join("builtin", sub)); err == nil {
-		addAll(entries)
+		out = appendNames(out, entries)
 	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// namesIn are those that the directories have.
+func namesIn(dirs Dirs, sub string) (out []string) {
 	for _, dir := range dirs {
 		if dir == "" {
 			continue
 		}
 		// a directory that is absent or closed to us has no profiles for us
 		if entries, err := os.ReadDir(filepath.Join(dir, sub)); err == nil {
-			addAll(entries)
+			out = appendNames(out, entries)
 		}
 	}
-	slices.Sort(out)
-	return slices.Compact(out)
+	return out
+}
+
+func appendNames(out []string, entries []fs.DirEntry) []string {
+	for _, e := range entries {
+		if n, ok := strings.CutSuffix(e.Name(), ".toml"); ok && !e.IsDir() {
+			out = append(out, n)
+		}
+	}
+	return out
 }
 
 // List returns every fabric profile that can be loaded, by name. Files that

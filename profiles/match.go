@@ -13,6 +13,8 @@ type Seen struct {
 	HCAs    []string
 	Netdevs []string
 	Files   []string // paths that exist, without leading slash
+	// Exists is asked for further paths, where they can be looked at.
+	Exists func(path string) bool
 	// LinkLayers of the RDMA ports that are up: "ethernet", "infiniband".
 	LinkLayers []string
 }
@@ -66,7 +68,11 @@ func (m Match) Fits(seen Seen) (why string, ok bool) {
 func Propose(dirs Dirs, seen Seen) (Proposal, bool) {
 	var best Proposal
 	most, as := 0, 0
+	own := namesIn(dirs, "")
 	for _, n := range names(dirs, "") {
+		if !slices.Contains(own, n) && !mayFit(n, seen) {
+			continue
+		}
 		p, err := Load(dirs, n)
 		if err != nil {
 			continue // listed, with its error, by List
@@ -74,7 +80,13 @@ func Propose(dirs Dirs, seen Seen) (Proposal, bool) {
 		if l := p.Fabric.LinkLayer; l != "" && len(seen.LinkLayers) > 0 && !slices.Contains(seen.LinkLayers, l) {
 			continue
 		}
-		why, ok := p.Match.Fits(seen)
+		here := seen
+		for _, f := range p.Match.Files {
+			if seen.Exists != nil && seen.Exists(f) {
+				here.Files = append(slices.Clip(here.Files), f)
+			}
+		}
+		why, ok := p.Match.Fits(here)
 		if !ok {
 			continue
 		}
@@ -86,4 +98,48 @@ func Propose(dirs Dirs, seen Seen) (Proposal, bool) {
 		}
 	}
 	return best, as == 1
+}
+
+// mayFit reports whether a built-in profile has a [match] of which each list has
+// a word that fits something: parsing every profile to find the one that fits
+// would be the dearest part of a start.
+func mayFit(name string, seen Seen) bool {
+	text, err := builtins.ReadFile(path.Join("builtin", name+".toml"))
+	if err != nil {
+		return true
+	}
+	_, section, ok := strings.Cut(string(text), "\n[match]\n")
+	if !ok {
+		return false
+	}
+	section, _, _ = strings.Cut(section, "\n[")
+	for line := range strings.Lines(section) {
+		key, values, ok := strings.Cut(line, "=")
+		if !ok {
+			continue
+		}
+		words := slices.DeleteFunc(strings.Split(values, `"`), func(w string) bool { return strings.Trim(w, "[], \n") == "" })
+		m := Match{}
+		switch strings.TrimSpace(key) {
+		case "dmi":
+			m.DMI = words
+		case "pci":
+			m.PCI = words
+		case "hcas":
+			m.HCAs = words
+		case "netdevs":
+			m.Netdevs = words
+		case "files":
+			if seen.Exists != nil && slices.ContainsFunc(words, seen.Exists) {
+				continue
+			}
+			m.Files = words
+		default:
+			return true
+		}
+		if _, fits := m.Fits(seen); !fits {
+			return false
+		}
+	}
+	return true
 }

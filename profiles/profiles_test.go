@@ -225,10 +225,52 @@ func TestPropose(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, ok := Propose(nil, tt.seen)
+			if len(tt.seen.Files) > 0 { // the same where they are looked for
+				asked := tt.seen
+				asked.Files, asked.Exists = nil, func(path string) bool { return slices.Contains(tt.seen.Files, path) }
+				if again, same := Propose(nil, asked); same != ok || again != got {
+					t.Errorf("%q %v where files are looked for, %q %v where they are known", again, same, got, ok)
+				}
+			}
 			if got := got.Name; ok != (tt.want != "") || ok && got != tt.want {
 				t.Errorf("%q %v, want %q", got, ok, tt.want)
 			}
 		})
+	}
+}
+
+// TestMayFit: what is looked at in a profile's text before it is parsed passes over
+// none that fits, and over most that do not.
+func TestMayFit(t *testing.T) {
+	parsed := 0
+	for _, n := range names(nil, "") {
+		p, err := Load(nil, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := p.Match
+		star := func(patterns []string) (out []string) {
+			for _, p := range patterns {
+				out = append(out, strings.ReplaceAll(p, "*", "0"))
+			}
+			return out
+		}
+		last := func(list []string) []string { return list[max(0, len(list)-1):] }
+		seen := Seen{DMI: last(m.DMI), PCI: last(m.PCI), HCAs: star(last(m.HCAs)), Netdevs: star(last(m.Netdevs)), Files: last(m.Files)}
+		_, fits := m.Fits(seen)
+		if got := mayFit(n, seen); got != fits {
+			t.Errorf("%s: %v where all that it asks for is seen; it fits: %v", n, got, fits)
+		}
+		seen.Files, seen.Exists = nil, func(path string) bool { return slices.Contains(m.Files, path) }
+		if got := mayFit(n, seen); got != fits {
+			t.Errorf("%s: %v where all that it asks for is seen and its files exist; it fits: %v", n, got, fits)
+		}
+		if mayFit(n, Seen{DMI: []string{"Dell Inc."}, PCI: []string{"15b3:1021"}, HCAs: []string{"mlx5_0"}, LinkLayers: []string{"infiniband"}}) {
+			parsed++
+		}
+	}
+	if parsed > 1 {
+		t.Errorf("%d profiles would be parsed on a plain server", parsed)
 	}
 }
 

@@ -56,16 +56,9 @@ func (a *Call) Settings(h *topology.Host) []envgen.Setting {
 func (a *Call) Proposals(h *topology.Host, files bool) []finding.Finding {
 	seen := envgen.SeenOn(h)
 	if files {
-		for _, i := range profiles.List(a.ProfileDirs()) {
-			p, err := profiles.Load(a.ProfileDirs(), i.Name)
-			if err != nil {
-				continue // profile list shows it
-			}
-			for _, f := range p.Match.Files {
-				if _, err := os.Stat(filepath.Join("/", a.Root, f)); err == nil {
-					seen.Files = append(seen.Files, f)
-				}
-			}
+		seen.Exists = func(path string) bool {
+			_, err := os.Stat(filepath.Join("/", a.Root, path))
+			return err == nil
 		}
 	}
 	p, ok := profiles.Propose(a.ProfileDirs(), seen)
