@@ -45,7 +45,7 @@ tidy:
 static:
 	CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/fabrun
 
-docs: ## write docs/cli, docs/json, rules.md, exit-status.md and architecture.md from the code itself
+docs: ## write docs/cli, docs/json, metrics.md, rules.md, exit-status.md and architecture.md from the code itself
 	$(GO) test -count=1 ./launcher/report ./cmd/fabrun -run 'Docs$$' -update
 
 docs-check:

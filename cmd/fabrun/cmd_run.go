@@ -58,6 +58,7 @@ child was started; 126 not executable; 127 not found. fabrun's own: 120 internal
 func runFlags(f *pflag.FlagSet, o *job.RunOptions) {
 	jobFlags(f, &o.Options)
 	f.StringVar(&o.Record, "record", "", "record plan, events and counters in this `file` (see 'fabrun report'), and keep the libraries' logs in FILE.logs")
+	f.StringVar(&o.Metrics, "metrics", "", "write transport, rails, bytes, pauses and events to this `file` in the text format of OpenMetrics, while the job runs and at its end")
 }
 
 func runRun(ctx context.Context, a *app, o job.RunOptions, args []string) error {

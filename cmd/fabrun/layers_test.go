@@ -51,7 +51,7 @@ var layers = []layer{
 	{"launcher/remote/remotetest", nil, nil, "an ssh server for tests"},
 	{"launcher/preflight", []string{"profiles", "topology", "topology/finding", "topology/health", "topology/pasted"}, []string{"os", "os/exec", "net"}, "observes through the caller's Runner"},
 	{"launcher", []string{"launcher/plan", "topology"}, []string{"mod:github.com/spf13/cobra", "mod:golang.org/x/crypto"}, "processes, signals, streams; it decides nothing"},
-	{"launcher/eyes", []string{"envgen", "launcher", "launcher/exit", "launcher/files", "launcher/hang", "launcher/look", "launcher/plan", "launcher/remote", "launcher/report", "launcher/watch", "launcher/watch/contract", "topology"}, []string{"mod:github.com/spf13/cobra"}, "reads what a running job leaves: logs, counters, sockets; what it means is launcher/watch's"},
+	{"launcher/eyes", []string{"envgen", "launcher", "launcher/cmdline", "launcher/exit", "launcher/files", "launcher/hang", "launcher/look", "launcher/plan", "launcher/remote", "launcher/report", "launcher/watch", "launcher/watch/contract", "topology"}, []string{"mod:github.com/spf13/cobra"}, "reads what a running job leaves: logs, counters, sockets; what it means is launcher/watch's"},
 	{"launcher/exit", nil, []string{"os", "os/exec", "net"}, "a status and its error; every package that can fail for a user returns one"},
 	{"launcher/files", nil, []string{"os/exec", "net"}, "writes what was asked for, whole or not at all"},
 	{"launcher/report", []string{

@@ -32,6 +32,7 @@ type JobConfig struct {
 	// Sessions: the job's streams come from sessions on its nodes.
 	Sessions bool
 	Record   string // with --record: the file; "" none
+	Metrics  string // with --metrics: the file; "" none
 	Version  string // of fabrun
 	GPUs     string // the helper that knows how much the GPUs are used; "" none
 
@@ -69,6 +70,7 @@ type Job struct {
 	hang     standstill
 	traffic  traffic
 	contract *contract.Judge
+	metrics  metrics
 }
 
 // WatchJob prepares the eyes for a job that is about to start as spec says. It
@@ -85,6 +87,9 @@ func WatchJob(cfg JobConfig, spec *launcher.Spec) (*Job, error) {
 		host = "localhost"
 	}
 	if err := w.record.open(cfg, host); err != nil {
+		return nil, err
+	}
+	if err := w.metrics.open(w); err != nil {
 		return nil, err
 	}
 	ranks := p.Command.RankEnv(cfg.Env)
@@ -106,7 +111,7 @@ func WatchJob(cfg JobConfig, spec *launcher.Spec) (*Job, error) {
 		Known: watch.Known{OneNode: w.nodes == 1, RDMA: p.RDMA, Env: set, Promise: promiseOf(p)},
 	}
 	w.traffic.ncclTells = strings.EqualFold(ranks["NCCL_DEBUG"], "INFO") || strings.EqualFold(ranks["NCCL_DEBUG"], "TRACE")
-	if !p.Dialect.Alone && (len(p.Hosts.Hosts) > 1 || cfg.Record != "") {
+	if !p.Dialect.Alone && (len(p.Hosts.Hosts) > 1 || cfg.Record != "" || cfg.Metrics != "") {
 		w.traffic.peers = hostAddresses(p)
 		w.contract.Peers(w.traffic.peers)
 		// A login node or launcher pod is none of the job's hosts: what it has and
@@ -241,6 +246,7 @@ func (w *Job) event(e watch.Event) {
 	said := w.said[key] && e.ID == "fallback"
 	w.said[key] = true
 	rails := w.contract.Event(e)
+	w.metrics.count(e)
 	w.mu.Unlock()
 	if !said {
 		w.say(e)
@@ -318,6 +324,7 @@ func (w *Job) Finish(st launcher.Status, show func(Result)) {
 	w.record.to.Kept(r.Kept)
 	p := w.cfg.Plan
 	r.Sentence = report.JobSentence(r.Verdict, r.Counters, report.JobEnd{Hosts: len(p.Hosts.Hosts), Nodes: w.nodes, Dialect: p.Dialect, RDMA: p.HasRDMA(), Look: p.Look, Failed: st.Code != 0, Kept: r.Kept.Text}) + stands
+	w.metrics.end(w, r, st.Code)
 	show(r)
 	errs = append(errs, w.record.close(st, r.WallS))
 	if err := errors.Join(errs...); err != nil {

@@ -63,6 +63,7 @@ func (w *Job) hold(s watch.Sample) {
 	broken, lasts := w.contract.Broken(s.Time)
 	w.mu.Unlock()
 	w.tell(said)
+	w.metrics.update(w, len(said) > 0)
 	if lasts {
 		w.breaks(watch.Event{Text: broken})
 	}

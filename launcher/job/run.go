@@ -26,6 +26,8 @@ import (
 type RunOptions struct {
 	Options
 	Record string // the file of the record; "" none
+	// Metrics is the file of the metrics; "" none.
+	Metrics string
 }
 
 // recordVariable is the variable that stands for --record.
@@ -251,7 +253,7 @@ func (a *Call) watchJob(p plan.Plan, job *preparedJob, o RunOptions, end context
 	}
 	return eyes.WatchJob(eyes.JobConfig{
 		Plan: p, Mark: job.spec.Mark, Env: job.spec.Env, Dir: job.dir, WorkDir: dir, Stdout: a.Stdout, Stderr: a.Stderr, Sessions: job.sessions,
-		Record: o.Record, Version: a.Version, GPUs: a.Helper(), Say: a.Own(), Quiet: a.Quiet, Verbose: a.Verbose, End: end, Strict: o.Strict,
+		Record: o.Record, Metrics: o.Metrics, Version: a.Version, GPUs: a.Helper(), Say: a.Own(), Quiet: a.Quiet, Verbose: a.Verbose, End: end, Strict: o.Strict,
 		Hang: o.Hang,
 	}, &job.spec)
 }

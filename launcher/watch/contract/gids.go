@@ -98,7 +98,8 @@ func (j *Judge) gidsOf(h *host, st *portState, end Port, p watch.PortSample, at 
 	return out
 }
 
-// reliesOn are the indexes of a port that the job relies on.
+// reliesOn are the indexes of a port that the job relies on: those that variables name,
+// or else the one that the plan expects the library to take.
 func (j *Judge) reliesOn(host string, end Port) []int {
 	var out []int
 	for _, pin := range j.promise.Pins {
@@ -106,7 +107,7 @@ func (j *Judge) reliesOn(host string, end Port) []int {
 			out = append(out, pin.Index)
 		}
 	}
-	if end.GID != nil && !slices.Contains(out, *end.GID) {
+	if end.GID != nil && len(out) == 0 {
 		out = append(out, *end.GID)
 	}
 	return out

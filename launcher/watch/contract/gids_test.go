@@ -86,6 +86,12 @@ func TestGIDs(t *testing.T) {
 			}, "", "",
 		},
 		{
+			"a variable names another GID than the plan's choice, which goes", []Pin{{Name: "UCX_IB_GID_INDEX", Index: 0}}, func(b *job, p *watch.PortSample) {
+				drop(p, addr)
+				b.look(at(10))
+			}, "", "",
+		},
+		{
 			"the pin is of another host", []Pin{{Name: "NCCL_IB_GID_INDEX", Index: 0, Host: "node01"}}, func(b *job, p *watch.PortSample) {
 				drop(p, "fe80::1")
 				b.look(at(10))
