@@ -627,4 +627,5 @@ var variables = []Variable{
 	{Name: "UCX_WARN_INVALID_CONFIG", Library: "ucx", Kind: Bool},
 	{Name: "UCX_WARN_UNUSED_ENV_VARS", Library: "ucx", Kind: Bool},
 	{Name: "UCX_ZCOPY_THRESH", Library: "ucx", Kind: String},
+	{Name: "VLLM_RAY_EXTRA_ENV_VAR_PREFIXES_TO_COPY", Library: "vllm", Kind: List},
 }

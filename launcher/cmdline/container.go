@@ -133,5 +133,21 @@ func (r runtime) sets(w *Wrapped, text string) {
 	}
 }
 
+// InContainer is the launcher that a container's own words begin with, which
+// starts its ranks in there; "" where there is none, or that is not certain.
+func (c Command) InContainer() string {
+	for _, app := range c.Apps {
+		if w := c.Wrapped(app); w.Container != "" && w.Image >= 0 {
+			words := c.Argv[app.Program:app.To][w.Image+1:]
+			if f := readFront(words); f.Doubt == "" && f.At < len(words) {
+				if startsRanks(words[f.At:]) {
+					return path.Base(words[f.At])
+				}
+			}
+		}
+	}
+	return ""
+}
+
 // Wrapped is what stands in front of the real program of one application.
 func (c Command) Wrapped(app App) Wrapped { return walk(c.Argv[app.Program:app.To]) }

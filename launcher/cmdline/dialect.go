@@ -28,7 +28,12 @@ type Dialect struct {
 	// from there and nowhere else; "" none.
 	Manager string
 
+	// Workers: it starts its ranks where fabrun cannot stand in front of one of
+	// them; nil: fabrun can, or it is not known.
+	Workers *Workers
+
 	// How it is recognised.
+	family    string                             // what it calls itself, where its command line is not read
 	programs  []string                           // names that say it for certain
 	asked     bool                               // which are asked for their version
 	scripted  bool                               // which scripts call by name
@@ -77,6 +82,15 @@ type Dialect struct {
 	MPIType     MPIType              // how its tasks find each other
 	RefusesRoot *Refusal             // it does not run as root, unless it is told to
 	OwnPML      string               // the options of Open MPI's data path that it gives mpirun itself
+}
+
+// Workers is what becomes of an environment in a launcher that starts its ranks by
+// itself.
+type Workers struct {
+	Reach   string   // how a variable gets to them
+	Carries []string // beginnings of the variables that go to other hosts by themselves; nil: all do, or none
+	More    string   // the variable that names further beginnings; "" none
+	Other   string   // what brings the rest there, where no variable does
 }
 
 type hostOption struct {

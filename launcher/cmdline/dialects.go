@@ -11,7 +11,7 @@ import (
 
 // Dialects is the explicit list, in the order in which words without a launcher's
 // name are tried. A new launcher is a value here.
-var Dialects = []*Dialect{OpenMPI5, OpenMPI4, MPICH, IntelMPI, Srun, Torchrun, Horovodrun, Unknown, Plain}
+var Dialects = []*Dialect{OpenMPI5, OpenMPI4, MPICH, IntelMPI, Srun, Torchrun, Horovodrun, VLLM, SGLang, Ray, DeepSpeed, Accelerate, Torchx, Flux, Aprun, Jsrun, Unknown, Plain}
 
 // OpenMPI4 is ORTE's command line. Sources: ompi v4.1.8 orte/mca/schizo/ompi/schizo_ompi.c
 // and opal/util/cmd_line.c; what it does inside Slurm 22.05 was seen with 4.1.4.
@@ -197,11 +197,76 @@ var Horovodrun = &Dialect{
 	OwnPML: "-mca pml ob1 -mca btl ^openib",
 }
 
+// What follows starts its ranks by itself. Each is told what a node-wide
+// environment can say; what a rank of its own would be told is missing.
+
+// VLLM's workers on this node inherit its environment; those that Ray starts on
+// others get what begins so (vllm/ray/ray_env.py, DEFAULT_ENV_VAR_PREFIXES; the
+// variable adds to them). VLLM_HOST_IP is each node's own and never carried.
+var VLLM = &Dialect{
+	Name: "vllm", family: "vLLM", NoMPI: true, Python: true, programs: []string{"vllm"},
+	modules: []string{"vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server", "vllm.entrypoints.cli.main"},
+	Workers: &Workers{
+		Reach:   "its workers on this node inherit the environment; with --nnodes put fabrun in front of it on each node, with Ray in front of each 'ray start' too; VLLM_HOST_IP is each node's own address and left to you",
+		Carries: []string{"VLLM_", "LMCACHE_", "NCCL_", "UCX_", "HF_", "HUGGING_FACE_"}, More: "VLLM_RAY_EXTRA_ENV_VAR_PREFIXES_TO_COPY",
+	},
+}
+
+// SGLang is started once on each node, with --node-rank (docs.sglang.io, Multi-Node
+// Deployment).
+var SGLang = &Dialect{
+	Name: "sglang", family: "SGLang", NoMPI: true, Python: true, programs: []string{"sglang"}, modules: []string{"sglang.launch_server"},
+	Workers: &Workers{Reach: "its workers on this node inherit the environment; with --nnodes put fabrun in front of it on each node"},
+}
+
+// Ray's workers are children of their node's raylet and inherit what that was
+// started with (docs.ray.io, Runtime environments).
+var Ray = &Dialect{
+	Name: "ray", family: "Ray", NoMPI: true, Python: true, programs: []string{"ray"},
+	Workers: &Workers{Reach: "workers inherit what the 'ray start' of their node was started with: put fabrun in front of that on each node; a submitted job brings variables by env_vars of its runtime_env"},
+}
+
+// DeepSpeed carries what begins so to the hosts of its hostfile
+// (deepspeed/launcher/runner.py: EXPORT_ENVS, with the accelerator's NCCL), and the
+// lines of a file.
+var DeepSpeed = &Dialect{
+	Name: "deepspeed", family: "DeepSpeed", NoMPI: true, Python: true, programs: []string{"deepspeed", "ds"}, modules: []string{"deepspeed.launcher.runner"},
+	Workers: &Workers{
+		Reach:   "its workers on this node inherit the environment",
+		Carries: []string{"MLFLOW", "NCCL", "PYTHON", "MV2", "UCX", "LD_LIBRARY", "PATH"}, Other: "lines NAME=VALUE in ~/.deepspeed_env",
+	},
+}
+
+// Accelerate is started once on each node, with --machine_rank (huggingface.co,
+// Accelerate, launch).
+var Accelerate = &Dialect{
+	Name: "accelerate", family: "Accelerate", NoMPI: true, Python: true, programs: []string{"accelerate"}, modules: []string{"accelerate.commands.launch"},
+	Workers: &Workers{Reach: "its workers on this node inherit the environment; with --num_machines put fabrun in front of it on each node; its DeepSpeed launchers carry what DeepSpeed's do"},
+}
+
+// Torchx hands a job to a scheduler (docs.pytorch.org/torchx, dist.ddp).
+var Torchx = &Dialect{
+	Name: "torchx", family: "TorchX", NoMPI: true, Python: true, programs: []string{"torchx"},
+	Workers: &Workers{Reach: "replicas of the local_cwd scheduler inherit the environment; on any other they get what --env NAME=VALUE of the component says: 'fabrun env --format dotenv' on a node of the job prints it"},
+}
+
+// Flux duplicates the environment of the submission (flux-run(1), ENVIRONMENT).
+var Flux = &Dialect{
+	Name: "flux", family: "Flux", programs: []string{"flux"},
+	Workers: &Workers{Reach: "every task gets the environment of the submission, unless --env says otherwise; 'flux run … fabrun rank -- PROGRAM' gives each what is its node's"},
+}
+
+// Aprun and Jsrun are those of Cray's ALPS and of IBM's LSF.
+var (
+	Aprun = &Dialect{Name: "aprun", family: "ALPS", programs: []string{"aprun"}, Workers: &Workers{Reach: "whether tasks get the environment is its own affair (aprun -e NAME=VALUE says one)"}}
+	Jsrun = &Dialect{Name: "jsrun", family: "jsrun", programs: []string{"jsrun"}, Workers: &Workers{Reach: "whether tasks get the environment is its own affair (jsrun -E NAME=VALUE says one)"}}
+)
+
 // Unknown is a launcher whose command line fabrun does not read.
 var Unknown = &Dialect{
 	Name: "unknown",
 	programs: []string{
-		"mpirun_rsh", "mpiexec_mpt", "mpiexec.slurm", "deepspeed", "accelerate", "flux", "jsrun", "aprun", "ibrun", "prun", "charmrun", "ccmrun", "lrun", "colossalai",
+		"mpirun_rsh", "mpiexec_mpt", "mpiexec.slurm", "ibrun", "prun", "charmrun", "ccmrun", "lrun", "colossalai",
 	},
 	says: func(text string) (Launcher, bool) {
 		const spectrum = "IBM Spectrum MPI"

@@ -187,12 +187,17 @@ func (f *Front) readEnv(words []string) (int, bool) {
 // launcherAt is the index of the word that names the launcher: 0, or behind
 // wrappers that lead to one for certain. Behind "env -i" nothing that fabrun
 // sets would arrive, so that is not looked through; nor is what brings its own
-// PATH, where another launcher of the same name may stand, but for torchrun, of
-// which there is one kind.
+// PATH, where another launcher of the same name may stand, but for Python's own, of
+// each of which there is one kind.
 func launcherAt(argv []string) (int, Front) {
 	f := readFront(argv)
-	if f.Runner != "" && (f.At >= len(argv) || !identify(argv[f.At:], "", "").Dialect.PerNode) {
-		return 0, Front{}
+	if f.Runner != "" {
+		if f.At >= len(argv) {
+			return 0, Front{}
+		}
+		if d := identify(argv[f.At:], "", "").Dialect; !d.PerNode && (!d.Python || d.Workers == nil) {
+			return 0, Front{}
+		}
 	}
 	if f.At == 0 || f.Clear || f.Doubt != "" || f.At >= len(argv) || !startsRanks(argv[f.At:]) {
 		return 0, Front{}

@@ -143,7 +143,7 @@ func identify(argv []string, versionText, resolved string) Launcher {
 		return identifyMPI(base, versionText, resolved)
 	}
 	if d, words := named(argv); d != nil {
-		l := Launcher{Dialect: Unknown, Family: base, Note: "fabrun does not read the command line of " + base}
+		l := Launcher{Dialect: Unknown, Family: cmp.Or(d.family, base), Note: "fabrun does not read the command line of " + base}
 		if d.Reads() {
 			l, _ = d.says(versionText)
 		}

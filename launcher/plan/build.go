@@ -98,6 +98,7 @@ func Build(r Request) Plan {
 	b.ssh()
 	b.container()
 	b.rankWrapper()
+	b.carried()
 	b.forwarding()
 	b.shims()
 	b.marker()
@@ -511,6 +512,9 @@ func (b *builder) rankWrapper() {
 	case dialect.Elastic != "" && b.Command.Apps[0].Last(dialect.Elastic) != nil:
 		b.cannotRank("the hosts of an elastic job come and go")
 		return
+	case dialect.Workers != nil:
+		b.cannotRank("it starts its workers itself")
+		return
 	case !dialect.Reads():
 		b.cannotRank("the place of the program in this command line is not known to fabrun")
 		return
@@ -604,6 +608,9 @@ func (b *builder) cannotRank(why string) {
 	if len(b.plan.PerHost) == 0 && (b.Table == nil || !b.Table.Bind) {
 		return
 	}
+	if len(b.plan.PerHost) == 0 && b.plan.Dialect.Workers != nil {
+		return // said already
+	}
 	if len(b.plan.PerHost) == 0 {
 		b.note("ranks are not bound by fabrun: %s", why)
 		return
@@ -617,6 +624,9 @@ func (b *builder) cannotRank(why string) {
 		}
 	}
 	hint := "start the program as 'fabrun rank -- PROGRAM'"
+	if b.plan.Dialect.Workers != nil && b.plan.Dialect.NoMPI {
+		hint = "put fabrun in front of it on each node"
+	}
 	if b.Command.Launcher.OwnMPI {
 		hint = "name the HCAs alike on all nodes, or leave out those that differ"
 	}
@@ -854,10 +864,56 @@ func (b *builder) assemble() {
 	}
 }
 
+// ownWorkers says what ranks that somebody else starts get, and what they miss.
+func (b *builder) ownWorkers(who, reach string) {
+	severity := finding.Note
+	if b.HostsGiven {
+		severity = finding.Warning // the headline says how many
+		reach = "the hosts given to fabrun are not handed to it; " + reach
+	}
+	b.find(finding.Finding{
+		ID: "launcher.own-workers", Severity: severity, Subject: b.Command.Name(), Seen: who + " starts its workers itself", Wanted: "",
+		Why: "they get what holds for the whole node; a choice for each (the NIC nearest to its GPU for UCX, its cores and memory) is missing", Hint: reach,
+	})
+}
+
+// carried sees to it that variables reach workers on other hosts, where their
+// launcher carries some by name only.
+func (b *builder) carried() {
+	w := b.plan.Dialect.Workers
+	if w == nil || w.Carries == nil {
+		return
+	}
+	var names, stems []string
+	for _, name := range b.ownNames() {
+		if slices.ContainsFunc(w.Carries, func(stem string) bool { return strings.HasPrefix(name, stem) }) {
+			continue
+		}
+		names = append(names, name)
+		if stem, _, _ := strings.Cut(name, "_"); !slices.Contains(stems, stem+"_") {
+			stems = append(stems, stem+"_")
+		}
+	}
+	switch {
+	case len(names) == 0:
+	case w.More != "":
+		b.set(envgen.Var{
+			Name: w.More, Value: strings.Join(stems, ","), Scope: envgen.JobScope, Origin: envgen.FromPlan, Rule: "launcher.carried",
+			Why: "it carries to workers on other hosts what begins with " + strings.Join(w.Carries, ", ") + ", and with these",
+		})
+	default:
+		b.note("to workers on other hosts go only variables that begin with %s; %s by %s", strings.Join(w.Carries, ", "), strings.Join(names, ", "), w.Other)
+	}
+}
+
 // launcherFindings are about the launcher itself.
 func (b *builder) launcherFindings() {
 	l := b.Command.Launcher
 	switch {
+	case l.Dialect.Workers != nil:
+		b.ownWorkers(l.Family, l.Dialect.Workers.Reach)
+	case l.Dialect.Alone && b.Command.InContainer() != "":
+		b.ownWorkers(b.Command.InContainer()+" in "+b.Command.Container(), "fabrun is not in the image: 'srun … fabrun', or fabrun in front of it on each node, plans for each node")
 	case !l.Dialect.Alone && !l.Dialect.Reads():
 		hint, severity := "", finding.Note
 		if b.HostsGiven {

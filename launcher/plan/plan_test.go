@@ -65,7 +65,10 @@ func TestIdentify(t *testing.T) {
 		{"another module", "python -m pip list", "", "", "plain", "", ""},
 		{"a script", "python train.py -m torch.distributed.run", "", "", "plain", "", ""},
 		{"horovodrun", "horovodrun -np 2 python t.py", "", "", "horovodrun", "", "Horovod"},
-		{"another launcher", "jsrun -n 2 x", "", "", "unknown", "", "jsrun"},
+		{"another launcher", "ibrun ./x", "", "", "unknown", "", "ibrun"},
+		{"one that starts its workers itself", "vllm serve m", "", "", "vllm", "", "vLLM"},
+		{"a module of one", "python3 -m sglang.launch_server --tp 8", "", "", "sglang", "", "SGLang"},
+		{"a module beside it", "python3 -m vllm.benchmarks", "", "", "plain", "", ""},
 		{"a program", "./Allrun", "", "", "plain", "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

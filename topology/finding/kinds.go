@@ -179,6 +179,7 @@ var kinds = []Kind{
 	{ID: "launcher.opaque", About: "applications in a file, where -x cannot be added"},
 	{ID: "launcher.order", About: "ranks that cannot follow the order of the topology"},
 	{ID: "launcher.other-environment", About: "a word before the program that gives it another environment"},
+	{ID: "launcher.own-workers", About: "a program that starts its workers itself: what reaches them, and what is missing"},
 	{ID: "launcher.rank-impossible", About: "variables that cannot be brought to the ranks"},
 	{ID: "launcher.ssh-words", About: "an ssh setting that the launcher would split"},
 	{ID: "launcher.unknown", About: "a program that is no launcher that fabrun reads"},

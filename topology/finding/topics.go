@@ -46,6 +46,7 @@ var (
 		{ID: "hca.ucx-devices", About: "UCX gets RDMA devices only"},
 		{ID: "hca.ucx-reach", About: "which rails UCX may connect, by what its version believes"},
 		{ID: "hca.virtual", About: "a virtual function beside its own device, which is used itself"},
+		{ID: "launcher.carried", About: "what a program does not carry to its workers on other hosts by itself"},
 		{ID: "launcher.hostfile", About: "the hosts and slots of the job, for the launcher"},
 		{ID: "launcher.marker", About: "by which a fabrun inside a fabrun knows what is already set"},
 		{ID: "launcher.order", About: "the order of the topology, for the launcher"},
