@@ -4,6 +4,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"fabrun/topology"
 )
 
 // Wrapped is what stands in front of the ranks' real program: wrappers, and
@@ -14,6 +16,8 @@ type Wrapped struct {
 	Insert    int      // index where the runtime's own options may be added; -1
 	Inside    []string // NAME=VALUE of communication libraries that the user has the runtime set inside
 	Image     int      // index of the image's word, which ends the runtime's options; -1 not known
+
+	lacks, given []topology.Need // what it has not by itself, and what its options give it
 }
 
 // runtime is how a container runtime's words in front of its image are read.
@@ -24,8 +28,9 @@ type runtime struct {
 	flags string   // options that take none
 	// valued: an option in neither list takes a value.
 	valued bool
-	env    []string // the options that set a variable
-	list   bool     // which take several settings, with commas between them
+	env    []string        // the options that set a variable
+	lacks  []topology.Need // what a new container of it has not by itself
+	list   bool            // which take several settings, with commas between them
 }
 
 // runtimes is the explicit list of those whose options are read. Sources: the
@@ -34,6 +39,7 @@ type runtime struct {
 var runtimes = []runtime{
 	{
 		names: []string{"docker", "podman", "nerdctl"}, verbs: []string{"run", "exec", "create"}, valued: true, env: []string{"-e", "--env"},
+		lacks: []topology.Need{topology.NeedDevices, topology.NeedMemlock, topology.NeedNetwork},
 		flags: `-d --detach -i --interactive -t --tty --rm --privileged --init --no-healthcheck --oom-kill-disable -P --publish-all
 			--read-only --sig-proxy --disable-content-trust -q --quiet --help --use-api-socket --replace --rmi --no-hosts --no-hostname
 			--env-host --http-proxy --tls-verify --rootfs --unsetenv-all --read-only-tmpfs --passwd -l --latest`,
@@ -43,7 +49,7 @@ var runtimes = []runtime{
 		value: `--add-caps --app --apply-cgroups --authfile -B --bind --blkio-weight --blkio-weight-device --cpu-shares --cpus --cpuset-cpus
 			--cpuset-mems --cwd --dns --docker-host --drop-caps --env --env-file --fusemount -H --home --hostname --memory
 			--memory-reservation --memory-swap --mount --network --network-args --no-mount -o --overlay --pem-path --pids-limit
-			--pwd -S --scratch --security -s --shell -W --workdir -c --config`,
+			--pwd -S --scratch --security -s --shell -W --workdir`,
 	},
 	{
 		names: []string{"enroot"}, verbs: []string{"start", "exec", "create"}, env: []string{"-e", "--env"},
@@ -73,6 +79,9 @@ func walk(words []string) Wrapped {
 		return w
 	}
 	w.Container = base
+	if running := words[w.At+1+at] == "exec" && !r.list; !running {
+		w.lacks = slices.Clone(r.lacks)
+	}
 	if !r.list { // apptainer takes the whole environment inside
 		w.Insert = w.At + 1 + at + 1
 	}
@@ -113,6 +122,8 @@ func (r runtime) options(w *Wrapped, words []string, i int) {
 		if slices.Contains(r.env, option) {
 			r.sets(w, given)
 		}
+		w.given = append(w.given, gives(option, given)...)
+		w.lacks = append(w.lacks, r.asks(option, given)...)
 	}
 	if i < len(words) {
 		w.Image = i

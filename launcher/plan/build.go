@@ -12,6 +12,7 @@ import (
 	"fabrun/launcher/cmdline"
 	"fabrun/launcher/hosts"
 	"fabrun/profiles"
+	"fabrun/topology"
 	"fabrun/topology/finding"
 )
 
@@ -386,6 +387,11 @@ func (b *builder) userMCA(params ...string) bool {
 // container makes the environment reach inside the container that the program
 // runs in.
 func (b *builder) container() {
+	for _, ctx := range b.Command.Apps {
+		if ctx.Program < ctx.To {
+			b.notGiven(b.Command.Wrapped(ctx))
+		}
+	}
 	if len(b.plan.Env) == 0 && len(b.plan.PerHost) == 0 {
 		return
 	}
@@ -425,6 +431,35 @@ func (b *builder) container() {
 			b.set(v)
 		}
 	}
+}
+
+// notGiven says what the container that is about to start lacks of what the plan
+// promises.
+func (b *builder) notGiven(w cmdline.Wrapped) {
+	missing := w.Missing()
+	if !b.Result.RDMA || len(missing) == 0 {
+		return
+	}
+	words := map[topology.Need]string{
+		topology.NeedDevices: "/dev/infiniband", topology.NeedMemlock: "unlimited locked memory",
+		topology.NeedNetwork: "the host's network", topology.NeedShm: "a large /dev/shm",
+	}
+	var seen []string
+	for _, n := range missing {
+		seen = append(seen, words[n])
+	}
+	kind := w.Container
+	switch kind {
+	case "nerdctl":
+		kind = "docker" // it reads docker's options
+	case "singularity":
+		kind = "apptainer"
+	}
+	b.find(finding.Finding{
+		ID: "container.not-given", Severity: finding.Warning, Subject: w.Container, Seen: "a container that is not given " + strings.Join(seen, ", "),
+		Wanted: "what RDMA needs, inside", Why: "the hosts have what the plan promises, the container has not: the job would fail, or run over TCP",
+		Hint: topology.Container{Kind: kind}.Give(missing...),
+	})
 }
 
 // usersLibraryVars are the names of what the user has set for communication

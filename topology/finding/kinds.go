@@ -100,6 +100,7 @@ var kinds = []Kind{
 	{ID: "collective.one-node", Stage: StageCollectives, About: "a benchmark that could be run on one node only"},
 	{ID: "compare.no-gain", Stage: StageCollectives, About: "RDMA that is no faster than TCP"},
 	{ID: "container.hidden", Stage: StageDriver, BlocksRDMA: true, About: "the container shows what the host has"},
+	{ID: "container.not-given", About: "a container is started without devices, locked memory or network that the plan needs"},
 	{ID: "counter.errors", Stage: StageLink, About: "no link flaps and no symbol errors so far"},
 	{ID: "cpu.governor", Stage: StageDriver, About: "CPUs run at full clock"},
 	{ID: "device.modules", Stage: StageDriver, BlocksRDMA: true, About: "the modules that user programs need are loaded"},
