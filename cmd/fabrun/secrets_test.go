@@ -91,7 +91,7 @@ func TestNothingMovesTheCursor(t *testing.T) {
 	if err := os.WriteFile(name, []byte(evil), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"topo"}, {"check"}, {"plan", "--", "mpirun", "-np", "2", "./a.out"}, {"env", "--explain"}, {"topo", "--json"}, {"check", "--json"}, {"report", name}, {"watch", name}} {
+	for _, args := range [][]string{{"topo"}, {"check"}, {"plan", "--", "mpirun", "-np", "2", "./a.out"}, {"env", "--explain"}, {"topo", "--json"}, {"check", "--json"}, {"slurm", "prolog", "--ports", "9", "--syslog="}, {"slurm", "health", "--ports", "9", "--syslog="}, {"slurm", "task-prolog", "--syslog="}, {"report", name}, {"watch", name}} {
 		var out, errs strings.Builder
 		words := append([]string{"fabrun"}, args...)
 		if args[0] != "report" && args[0] != "watch" {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -49,6 +50,9 @@ func slurmWrappers(t *testing.T, fabrun string, args map[string]string) map[stri
 // wildEnvironments are what a user's environment can tell a Go program.
 var wildEnvironments = []string{"GOMEMLIMIT=nonsense", "GOMEMLIMIT=1", "GOGC=nonsense", "GODEBUG=madvdontneed=x,gctrace=nonsense", "GOTRACEBACK=crash", "GOMAXPROCS=-7"}
 
+// waitLess is how long a wrapper waits for fabrun.
+var waitLess = regexp.MustCompile(`timeout -s KILL \d+ `)
+
 // TestSlurmWrappers runs the documented wrappers around a fabrun that is not
 // there, cannot be run, crashes or hangs: only its own status 1 is passed on.
 func TestSlurmWrappers(t *testing.T) {
@@ -80,11 +84,15 @@ func TestSlurmWrappers(t *testing.T) {
 		{"a panic", fake("panics", "#!/bin/sh\nexit 2\n", 0o755), nil, 0, false},
 		{"a crash", fake("crashes", "#!/bin/sh\nkill -SEGV $$\n", 0o755), nil, 0, false},
 		{"out of memory", fake("killed", "#!/bin/sh\nkill -KILL $$\n", 0o755), nil, 0, false},
+		{"it hangs", fake("hangs", "#!/bin/sh\nexec sleep 1000\n", 0o755), nil, 0, false},
 		{"its own word", fake("fault", "#!/bin/sh\nexit 1\n", 0o755), nil, 1, false},
 		{"it works", real, nil, 0, true},
 		{"it works, whatever the environment says", real, wildEnvironments, 0, true},
 	} {
 		for door, script := range slurmWrappers(t, tc.fabrun, args) {
+			if tc.name == "it hangs" {
+				script = waitLess.ReplaceAllString(script, "timeout -s KILL 1 ")
+			}
 			t.Run(tc.name+"/"+door, func(t *testing.T) {
 				for _, extra := range append([]string{""}, tc.env...) {
 					cmd := exec.Command(fake("wrapper", script, 0o755))
@@ -160,7 +168,7 @@ func TestSlurmDoorsSpeakInTheLog(t *testing.T) {
 		want []string
 	}{
 		{"prolog --from demo --ports 9 --state " + dir + "/s", []string{"SLURM_JOB_ID=7", "SLURMD_NODENAME=n1"}, 1, []string{": slurm prolog: job 7: n1: fabrun: fabric ports 8 active (slurm.ports-missing)"}},
-		{"prolog --profile no-such --state " + dir + "/s", nil, 0, []string{`: slurm prolog: no fabric profile named "no-such"`, ": slurm prolog: this is fabrun's own trouble, not the node's: exit status 0"}},
+		{"prolog --profile no-such --state " + dir + "/s", nil, 0, []string{`: slurm prolog: no fabric profile named "no-such"`, ": fabrun's own trouble, not the node's: exit status 0"}},
 		{"prolog --no-such-flag", nil, 0, nil}, // the flag that names the socket was not read
 		{"epilog --state " + dir + "/s", []string{"SLURM_JOB_ID=8"}, 0, []string{": slurm epilog: job 8: what the prolog noted of job 8"}},
 		{"task-prolog --profile no-such", []string{"SLURM_JOB_ID=9"}, 0, []string{`: slurm task-prolog: job 9: no fabric profile named "no-such"`}},
@@ -172,6 +180,9 @@ func TestSlurmDoorsSpeakInTheLog(t *testing.T) {
 			t.Errorf("%s: status %d, want %d: %s", tc.args, code, tc.code, stderr.String())
 		}
 		got := lines()
+		if strings.Contains(got, "own trouble") && strings.Count(got, "\n") != 1 {
+			t.Errorf("%s: more than one line:\n%s", tc.args, got)
+		}
 		for _, want := range tc.want {
 			if !strings.Contains(got, want) || !strings.HasPrefix(got, "<28>") {
 				t.Errorf("%s: no %q in\n%s", tc.args, want, got)

@@ -357,9 +357,14 @@ func TestRealSlurmDoors(t *testing.T) {
 	})
 	t.Run("trouble of fabrun's own cancels no task and drains no node", func(t *testing.T) {
 		script("task-prolog", "--no-such-flag")
-		script("prolog", "--from /no/such/file --cache 0s "+state)
+		socket, said := listenSyslog(t)
+		typo := lab.write("typo.toml", "name = \"typo\"\n[fabric]\nlink_layers = \"ethernet\"\n", 0o644)
+		script("prolog", "--profile "+typo+" --root "+lab.demo()+" --cache 0s --syslog "+socket+" "+state)
 		if out := lab.output("srun", "-Q", "-N1", "-n1", "/bin/echo", "ran"); out != "ran\n" {
 			t.Errorf("got %q", out)
+		}
+		if log := said(); strings.Count(log, "\n") != 1 || !strings.Contains(log, "typo.toml") || !strings.Contains(log, "link_layers") {
+			t.Errorf("a typo in the profile is %q in the log, want one line that names it", log)
 		}
 		lab.idle()
 	})
@@ -369,10 +374,11 @@ func TestRealSlurmDoors(t *testing.T) {
 			"missing": "/no/such/fabrun",
 			"crashes": lab.write("crashes", "#!/bin/sh\nkill -SEGV $$\n", 0o755),
 			"panics":  lab.write("panics", "#!/bin/sh\necho 'export HOME=/nowhere' | tr e e\nexit 2\n", 0o755),
+			"hangs":   lab.write("hangs", "#!/bin/sh\nexec sleep 1000\n", 0o755),
 			"works":   lab.fabrun,
 		} {
 			for door, text := range slurmWrappers(t, fabrun, args) {
-				lab.write(door, text, 0o755)
+				lab.write(door, waitLess.ReplaceAllString(text, "timeout -s KILL 1 "), 0o755)
 			}
 			cmd := lab.command("srun", "-Q", "-N3", "-n3", "/bin/echo", "ran")
 			cmd.Env = append(cmd.Env, wildEnvironments...)
@@ -419,7 +425,14 @@ func TestRealSlurmDoors(t *testing.T) {
 	})
 	t.Run("a failing prolog drains the node", func(t *testing.T) {
 		lab.idle()
-		script("prolog", "--root "+lab.demo()+" --ports 99 --cache 0s "+state)
+		file := filepath.Join(lab.demo(), "sys/class/infiniband/mlx5_3/ports/1/state")
+		port := func(state string) {
+			t.Helper()
+			if err := os.WriteFile(file, []byte(state+"\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		port("1: DOWN")
 		cmd := lab.command("srun", "-Q", "-w", "node03", "--immediate=10", "/bin/true")
 		//nolint:errcheck // whether srun waits or fails is Slurm's
 		_ = cmd.Start()
@@ -434,9 +447,9 @@ func TestRealSlurmDoors(t *testing.T) {
 		text := func() slurm.NodeState {
 			return slurm.ParseNodeState(lab.output("scontrol", "--oneliner", "show", "node", "node03"))
 		}
-		look := func(ports string) {
+		look := func() {
 			t.Helper()
-			out, err := lab.command(lab.fabrun, "slurm", "health", "--root", lab.demo(), "--ports", ports, "--node", "node03", "--state", lab.dir+"/fabrun-node03", "--deadline", "30s").CombinedOutput()
+			out, err := lab.command(lab.fabrun, "slurm", "health", "--root", lab.demo(), "--node", "node03", "--state", lab.dir+"/fabrun-node03", "--deadline", "30s").CombinedOutput()
 			if err != nil {
 				t.Fatalf("%v: %s", err, out)
 			}
@@ -444,13 +457,13 @@ func TestRealSlurmDoors(t *testing.T) {
 		if s := text(); !strings.EqualFold(s.Reason, slurm.PrologReason) {
 			t.Errorf("Slurm's reason is %q, want %q", s.Reason, slurm.PrologReason)
 		}
-		look("99")
-		if s := text(); !s.Drained || s.Reason != "fabrun: fabric ports 8 active (slurm.ports-missing)" {
+		look()
+		if s := text(); !s.Drained || s.Reason != "fabrun: mlx5_3:1 DOWN, LinkUp (slurm.port-down)" {
 			t.Errorf("health gave it %+v", s)
 		}
-		script("prolog", "--root "+lab.demo()+" --ports 8 --cache 0s "+state)
-		look("8")
-		look("8")
+		port("4: ACTIVE")
+		look()
+		look()
 		if s := text(); s.Drained {
 			t.Errorf("mended, and not resumed: %+v", s)
 		}

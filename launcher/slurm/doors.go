@@ -94,7 +94,7 @@ func (n Node) log(verb string) func() {
 		about += ": job " + job
 	}
 	stderr, log := n.Stderr, openSystemLog(n.Syslog, about)
-	n.Stderr = both{stderr, log}
+	n.Stderr = report.Own(both{stderr, log}, n.Env)
 	return func() {
 		n.Stderr = stderr
 		log.close()
@@ -107,7 +107,7 @@ var errNodeFault = errors.New("fault of the node")
 
 // OwnFault says on w what is wrong with a call of Slurm's.
 func OwnFault(w io.Writer, err error) {
-	fmt.Fprintf(w, "fabrun: %v\n        this is fabrun's own trouble, not the node's: exit status 0\n", err)
+	fmt.Fprintf(w, "%v: fabrun's own trouble, not the node's: exit status 0\n", err)
 }
 
 // Prolog looks at the node before a job: is its fabric as it was?
@@ -130,7 +130,7 @@ func (n Node) Prolog(ctx context.Context) error {
 		return err
 	}
 	for _, f := range look.notes {
-		fmt.Fprintf(n.Stderr, "fabrun: %s: %s %s: %s\n", f.Severity, f.ID, f.Subject, f.Seen)
+		fmt.Fprintf(n.Stderr, "%s: %s %s: %s\n", f.Severity, f.ID, f.Subject, f.Seen)
 	}
 	if len(look.faults) == 0 {
 		store.saveCache(key, time.Now(), n.Stderr)
@@ -138,9 +138,9 @@ func (n Node) Prolog(ctx context.Context) error {
 		return nil
 	}
 	store.saveFault(faultReason(look.faults), n.Stderr)
-	fmt.Fprintf(n.Stderr, "fabrun: %s: %s\n", n.name(), faultReason(look.faults))
+	fmt.Fprintf(n.Stderr, "%s: %s\n", n.name(), faultReason(look.faults))
 	for _, f := range look.faults {
-		fmt.Fprintf(n.Stderr, "fabrun: %s: %s: %s, wanted %s\n        %s\n", f.ID, f.Subject, f.Seen, f.Wanted, f.Hint)
+		fmt.Fprintf(n.Stderr, "%s: %s: %s, wanted %s\n        %s\n", f.ID, f.Subject, f.Seen, f.Wanted, f.Hint)
 	}
 	return errNodeFault
 }
@@ -165,7 +165,7 @@ func (n Node) Epilog(_ context.Context) error {
 	verdict := watch.JudgeCounters(watch.CounterJob{Hosts: []string{last.Host}}, []watch.HostTraffic{traffic})
 	rec.Ended, rec.Traffic, rec.Events = &now, &traffic, verdict.Events
 	for _, e := range rec.Events {
-		fmt.Fprintf(n.Stderr, "fabrun: job %s: %s: %s\n", job, e.Severity, e.Text)
+		fmt.Fprintf(n.Stderr, "job %s: %s: %s\n", job, e.Severity, e.Text)
 	}
 	store.saveJob(job, rec, n.Stderr)
 	return nil
@@ -183,7 +183,7 @@ func (n Node) Health(ctx context.Context) error {
 	}
 	if n.From != "" {
 		if len(look.faults) > 0 {
-			fmt.Fprintf(n.Stderr, "fabrun: %s: %s\n        it is a snapshot: this node is left as it is\n", n.From, faultReason(look.faults))
+			fmt.Fprintf(n.Stderr, "%s: %s\n        it is a snapshot: this node is left as it is\n", n.From, faultReason(look.faults))
 		}
 		return nil
 	}
@@ -211,7 +211,7 @@ func (n Node) Health(ctx context.Context) error {
 	default:
 		return nil
 	}
-	fmt.Fprintf(n.Stderr, "fabrun: scontrol %s\n", strings.Join(args, " "))
+	fmt.Fprintf(n.Stderr, "scontrol %s\n", strings.Join(args, " "))
 	if text, err := exec.CommandContext(ctx, scontrol, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("%s %s: %w: %s", scontrol, strings.Join(args, " "), err, bytes.TrimSpace(text))
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"fabrun/envgen"
+	"fabrun/launcher/report"
 	"fabrun/profiles"
 	"fabrun/topology"
 	"fabrun/topology/finding"
@@ -186,10 +187,5 @@ func decideHealth(s NodeState, noted string, faults []finding.Finding, good int)
 
 // taskPrint is a line that slurmstepd (src/slurmd/slurmstepd/task.c) prints to the task's standard output.
 func taskPrint(text string) string {
-	return "print " + strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, text) + "\n"
+	return "print " + report.Printable(strings.Join(strings.Fields(text), " ")) + "\n"
 }

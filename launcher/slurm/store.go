@@ -182,7 +182,7 @@ func (s *nodeStore) countGood(good bool, log io.Writer) int {
 	}
 	// A first look has nothing to read.
 	if err := s.read("health.json", &c); err != nil && !errors.Is(err, os.ErrNotExist) {
-		fmt.Fprintf(log, "fabrun: %v\n", err)
+		fmt.Fprintf(log, "%v\n", err)
 	}
 	c.Good++
 	if !good {
@@ -213,7 +213,7 @@ func (s *nodeStore) write(name string, value any, log io.Writer) bool {
 		return files.Replace(filepath.Join(s.dir, name), append(text, '\n'), files.Private, nil)
 	}()
 	if err != nil {
-		fmt.Fprintf(log, "fabrun: remember %s: %v\n", name, err)
+		fmt.Fprintf(log, "remember %s: %v\n", name, err)
 	}
 	return err == nil
 }
