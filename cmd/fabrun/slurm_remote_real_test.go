@@ -179,6 +179,23 @@ func (l *slurmLab) gone(t *testing.T, file string) {
 func TestRealSrunLook(t *testing.T) {
 	lab := startSlurm(t, "")
 	program := lab.write("a.out", "#!/bin/sh\necho $SLURM_STEP_ID\n", 0o755)
+	// Of a heterogeneous job a step runs in one part, and is looked at there; the
+	// look at all of it is one step a part.
+	for _, tc := range []struct{ group, hosts string }{{"--het-group=1", "2"}, {"--het-group=0", "1"}, {"--het-group=0,1", "3"}, {"--overlap", "1"}} {
+		script := fmt.Sprintf("%s plan --json -- srun %s %s >plan.json 2>plan.err; cat plan.json", lab.fabrun, tc.group, program)
+		var p struct {
+			Looked struct{ Hosts, Seen int }
+			Hosts  struct{ Hosts []struct{ Name string } }
+		}
+		text := lab.output("salloc", "-Q", "-N1", ":", "-N2", "/bin/sh", "-c", script)
+		if err := json.Unmarshal([]byte(text), &p); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		if fmt.Sprint(p.Looked.Seen) != tc.hosts || fmt.Sprint(len(p.Hosts.Hosts)) != tc.hosts {
+			said, _ := os.ReadFile(filepath.Join(lab.dir, "plan.err"))
+			t.Errorf("srun %s: looked at %+v of %+v, want %s: %s", tc.group, p.Looked, p.Hosts.Hosts, tc.hosts, said)
+		}
+	}
 	for _, nodes := range []string{"1", "3"} {
 		script := fmt.Sprintf("%s plan --json -- srun -N%s -n%s %s >plan.json 2>&1; srun -N1 -n1 %s", lab.fabrun, nodes, nodes, program, program)
 		if step := lab.output("salloc", "-Q", "-N"+nodes, "/bin/sh", "-c", script); step != "1\n" {

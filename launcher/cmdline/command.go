@@ -211,6 +211,42 @@ func (c Command) Nodes() *int {
 	return &sum
 }
 
+// Components are the parts of a heterogeneous allocation on which the step runs:
+// those that it names, else the first for the first application, and so on
+// (srun(1), --het-group). nil where a name is no number, and for other launchers.
+func (c Command) Components() []int {
+	by := c.Launcher.Dialect.components
+	if by == nil {
+		return nil
+	}
+	var out []int
+	for i, ctx := range c.Apps {
+		o := ctx.Last(by...)
+		if o == nil || len(o.Values) == 0 {
+			out = append(out, i)
+			continue
+		}
+		for part := range strings.SplitSeq(o.Values[0], ",") {
+			low, high, isRange := strings.Cut(part, "-")
+			first, err := strconv.Atoi(low)
+			last := first
+			if isRange && err == nil {
+				last, err = strconv.Atoi(high)
+			}
+			if err != nil || first < 0 || last < first || last > maxComponents {
+				return nil
+			}
+			for n := first; n <= last; n++ {
+				out = append(out, n)
+			}
+		}
+	}
+	return out
+}
+
+// maxComponents is more than Slurm lets a job have (MAX_HET_JOB_COMPS, 128).
+const maxComponents = 1024
+
 // TakesNP reports whether a number of ranks could be added to the command line:
 // one application of an MPI, without an option that counts in another way.
 func (c Command) TakesNP() bool {

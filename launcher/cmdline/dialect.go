@@ -47,7 +47,8 @@ type Dialect struct {
 	grammar    func() *grammar // nil: it is not read
 	ranks      []string        // options for the number of ranks of an application
 	ranksOf    func(Command) *int
-	nodes      string // the option for the number of nodes
+	nodes      string   // the option for the number of nodes
+	components []string // options that name parts of a heterogeneous allocation
 	hosts      []hostOption
 	hostTwins  []hostTwin                                                        // variables that say the same
 	mapping    []string                                                          // options by which the user places or binds ranks

@@ -149,6 +149,7 @@ var Srun = &Dialect{
 	},
 
 	grammar: srunGrammar, ranks: []string{"ntasks"}, ranksOf: stepTasks, nodes: "nodes",
+	components: []string{"het-group", "pack-group"},
 	// srun -w takes a file's name as well as a list.
 	hosts:     []hostOption{{"nodelist", hostsEither}, {"nodefile", hostsFile}},
 	hostTwins: []hostTwin{{name: "SLURM_HOSTFILE"}},

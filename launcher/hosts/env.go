@@ -127,6 +127,9 @@ func fromSlurm(e environment, s *Scheduler) (Allocation, bool, error) {
 	}
 	for _, c := range job {
 		a.Hosts = append(a.Hosts, c...)
+		if len(job) > 1 {
+			a.Components = append(a.Components, Allocation{Hosts: c}.Names())
+		}
 	}
 	if step, ok, err := e.slurmStep(); err != nil {
 		return a, false, err

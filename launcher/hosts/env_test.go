@@ -70,7 +70,7 @@ SLURM_TASKS_PER_NODE_HET_GROUP_0=1
 SLURM_JOB_CPUS_PER_NODE_HET_GROUP_0=4
 SLURM_JOB_NODELIST_HET_GROUP_1=gpu[1-2]
 SLURM_TASKS_PER_NODE_HET_GROUP_1=8(x2)
-SLURM_JOB_CPUS_PER_NODE_HET_GROUP_1=4(x2)`, want: "slurm 7 [cpu1:1 gpu1:8 gpu2:8] cpus=4"},
+SLURM_JOB_CPUS_PER_NODE_HET_GROUP_1=4(x2)`, want: "slurm 7 [cpu1:1 gpu1:8 gpu2:8] cpus=4 components=[[cpu1] [gpu1 gpu2]]"},
 		{name: "slurm gpus per node", env: "SLURM_JOB_ID=7\nSLURM_JOB_NODELIST=n[1-2]\nSLURM_TASKS_PER_NODE=1(x2)\nSLURM_GPUS_PER_NODE=h100:8", want: "slurm 7 [n1:1 n2:1] gpus=8"},
 		{name: "slurm gres", env: "SLURM_JOB_ID=7\nSLURM_JOB_NODELIST=n[1-2]\nSLURM_TASKS_PER_NODE=1(x2)\nSLURM_GPUS_ON_NODE=4", want: "slurm 7 [n1:1 n2:1] gpus=4"},
 		{name: "slurm gpus in total", env: "SLURM_JOB_ID=7\nSLURM_JOB_NODELIST=n[1-2]\nSLURM_TASKS_PER_NODE=1(x2)\nSLURM_GPUS=6\nSLURM_GPUS_ON_NODE=4", want: "slurm 7 [n1:1 n2:1]"},
@@ -119,6 +119,9 @@ SLURM_JOB_CPUS_PER_NODE_HET_GROUP_1=4(x2)`, want: "slurm 7 [cpu1:1 gpu1:8 gpu2:8
 			got := fmt.Sprintf("%s %s %v", a.Source, a.JobID, spell(a.Hosts))
 			if len(a.Hosts) > 0 && a.Hosts[0].CPUs != nil {
 				got += fmt.Sprintf(" cpus=%d", *a.Hosts[len(a.Hosts)-1].CPUs)
+			}
+			if a.Components != nil {
+				got += fmt.Sprintf(" components=%v", a.Components)
 			}
 			if len(a.Hosts) > 0 && a.Hosts[0].GPUs != nil {
 				got += fmt.Sprintf(" gpus=%d", *a.Hosts[len(a.Hosts)-1].GPUs)

@@ -35,6 +35,9 @@ type Allocation struct {
 	Nodes int
 	// Self is the position of this process's own host; nil: the source did not say.
 	Self *int
+	// Components are the hosts of each part of a heterogeneous job of Slurm; nil:
+	// the job is of one piece. A step runs on the first unless it says otherwise.
+	Components [][]string
 	// Master is where the source says that node 0 listens (MASTER_ADDR); "" not said.
 	Master     string
 	MasterPort *int

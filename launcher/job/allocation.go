@@ -78,7 +78,7 @@ func (a *Call) findHosts(ctx context.Context, job *Sight, o Options, p probed) e
 		if err != nil {
 			return err
 		}
-		job.alloc = alloc
+		job.alloc = ofComponents(alloc, job.cmd.Components())
 		a.ownNode(job)
 		if manager != "" && alloc.Manager != manager {
 			job.alloc = hosts.Allocation{Source: job.cmd.Launcher.Dialect.Name, Manager: manager}
@@ -98,6 +98,23 @@ func (a *Call) findHosts(ctx context.Context, job *Sight, o Options, p probed) e
 	}
 	job.untold = a.hasToBeTold(ctx, job, p)
 	return nil
+}
+
+// ofComponents leaves of a heterogeneous allocation the parts on which a step runs;
+// all of it for launchers that are no step.
+func ofComponents(alloc hosts.Allocation, parts []int) hosts.Allocation {
+	only := hosts.Allocation{Source: alloc.Source}
+	for _, i := range parts {
+		if i < len(alloc.Components) {
+			for _, name := range alloc.Components[i] {
+				only.Hosts = append(only.Hosts, hosts.Host{Name: name})
+			}
+		}
+	}
+	if narrowed, err := hosts.Narrow(alloc, only); err == nil && len(only.Hosts) > 0 {
+		return narrowed
+	}
+	return alloc
 }
 
 // ownNode leaves of a job that somebody else starts on each of its nodes (torchrun

@@ -95,7 +95,11 @@ func (a *Machines) Transport(o Ways, manager string) (remote.Transport, error) {
 	case "ssh":
 		return remote.NewSSH(o.SystemSSH()), nil
 	case "srun":
-		return remote.NewSrun(remote.SrunOptions{Env: a.Env, Overlap: true}), nil
+		alloc, err := hosts.FromEnv(a.Getenv, files.Read)
+		if err != nil {
+			return nil, fmt.Errorf("hosts of the job: %w", err)
+		}
+		return remote.NewSrun(remote.SrunOptions{Env: a.Env, Overlap: true, Components: alloc.Components}), nil
 	}
 	return nil, exit.UsageError(fmt.Errorf("--remote %q: there is no such way", o.Transport), "auto, native, ssh, srun or none")
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -17,6 +18,9 @@ type SrunOptions struct {
 	Program string   // "" srun
 	Env     []string // the environment srun is started with; nil this process's
 	Overlap bool     // srun knows --overlap (Slurm 20.11 and later)
+	// Components are the hosts of each part of a heterogeneous job: a step runs in
+	// one of them.
+	Components [][]string
 }
 
 // srun runs commands as job steps of the allocation this process is in: one
@@ -59,7 +63,15 @@ func (t *srun) step(hosts []string, more ...string) []string {
 	if t.o.Overlap {
 		args = append(args, "--overlap")
 	}
+	if len(t.o.Components) > 0 {
+		args = append(args, "--het-group="+strconv.Itoa(t.component(hosts[0])))
+	}
 	return append(args, more...)
+}
+
+// component is the part of a heterogeneous job that a host is in.
+func (t *srun) component(host string) int {
+	return max(0, slices.IndexFunc(t.o.Components, func(c []string) bool { return slices.Contains(c, host) }))
 }
 
 // labelledScript says which node it is and wraps what the command prints so
@@ -67,9 +79,34 @@ func (t *srun) step(hosts []string, more ...string) []string {
 // (src/common/write_labelled_message.c; messages of 1024 bytes). $1 is a nonce.
 const labelledScript = `n=$1; shift; echo "$n host $SLURMD_NODENAME"; { "$@" </dev/null; printf '\n%s end %d\n' "$n" $?; } | base64`
 
-// runSame is one step for all hosts. It says nothing of hosts that a failed
-// step did not reach; one that began and did not end has used its deadline up.
+// runSame is one step for all hosts, or, of a heterogeneous job, one for those of
+// each component.
 func (t *srun) runSame(ctx context.Context, hosts []string, cmd Command, o Options) []*Result {
+	parts := map[int][]int{} // indices of hosts
+	for i, h := range hosts {
+		c := t.component(h)
+		parts[c] = append(parts[c], i)
+	}
+	out := make([]*Result, len(hosts))
+	var all sync.WaitGroup
+	for _, part := range parts {
+		all.Go(func() {
+			var names []string
+			for _, i := range part {
+				names = append(names, hosts[i])
+			}
+			for j, r := range t.runStep(ctx, names, cmd, o) {
+				out[part[j]] = r
+			}
+		})
+	}
+	all.Wait()
+	return out
+}
+
+// runStep is one step for hosts. It says nothing of hosts that a failed
+// step did not reach; one that began and did not end has used its deadline up.
+func (t *srun) runStep(ctx context.Context, hosts []string, cmd Command, o Options) []*Result {
 	out := make([]*Result, len(hosts))
 	for _, h := range hosts {
 		if checkHost(h) != nil || strings.ContainsAny(h, "@,") {
