@@ -26,7 +26,7 @@ Exit status: 0 alike or only notes; 1 a difference that matters, or a file
 could not be read; 2 wrong usage.`,
 		Example: `  fabrun diff node01.snap node02.snap
   fabrun diff before.snap after.snap --json`,
-		Args: cobra.ExactArgs(2),
+		Args: takes(2, 2),
 		RunE: func(c *cobra.Command, args []string) error { return runDiff(c.Context(), a, args[0], args[1]) },
 	}
 }

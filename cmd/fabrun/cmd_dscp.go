@@ -21,7 +21,7 @@ priority network cards map it to by default, and the variable of each library.
 
 Exit status: 0; 2 not a DSCP.`,
 		Example: "  fabrun dscp 26\n  fabrun dscp af31 --json",
-		Args:    cobra.ExactArgs(1),
+		Args:    takes(1, 1),
 		RunE:    func(_ *cobra.Command, args []string) error { return runDSCP(a, args[0]) },
 	}
 }

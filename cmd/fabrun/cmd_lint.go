@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/spf13/cobra"
 
@@ -36,7 +37,7 @@ runs, or a file that cannot be read; 2 wrong usage.`,
 		Example: `  fabrun lint job.sbatch
   fabrun lint --profile roce-dscp26 --nccl-version 2.21.5 *.sh
   fabrun lint --json - < job.sbatch`,
-		Args: cobra.MinimumNArgs(1),
+		Args: takes(1, math.MaxInt),
 		RunE: func(_ *cobra.Command, args []string) error { return runLint(a, opts, args) },
 	}
 	c.Flags().StringVar(&opts.versions.NCCL, "nccl-version", "", "the NCCL `version` that the ranks will load")

@@ -72,7 +72,7 @@ Exit status: 0 fine; 1 a file is wrong or cannot be read; 2 no such profile.`,
   fabrun profile show openfoam --json
   fabrun profile show roce-dscp26 --host --interface ens1f0np0:mlx5_0
   fabrun profile show roce-dscp26 --switch onyx --ports 1/1-1/32`,
-		Args: cobra.ExactArgs(1),
+		Args: takes(1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if qos.asked() {
 				return runProfileQoS(a, args[0], qos)
@@ -106,7 +106,7 @@ func newProfileCheckCmd(a *app) *cobra.Command {
 		Short:   "Check a profile file: keys, values, what they add up to",
 		Long:    "Read a profile file as --profile or --workload would, and say what is wrong with\nfile and line.\n\nExit status: 0 fine; 1 the file is wrong or cannot be read; 2 usage.",
 		Example: "  fabrun profile check mine.toml",
-		Args:    cobra.ExactArgs(1),
+		Args:    takes(1, 1),
 		RunE:    func(_ *cobra.Command, args []string) error { return runProfileCheck(a, args[0]) },
 	}
 }

@@ -35,7 +35,7 @@ became worse; 2 for a wrong call.`,
 		Example: `  fabrun run --record job.rec -- mpirun -np 96 simpleFoam -parallel
   fabrun report job.rec --html job.html
   fabrun report new.rec --against old.rec --tolerance 0.08`,
-		Args: cobra.ExactArgs(1),
+		Args: takes(1, 1),
 		RunE: func(_ *cobra.Command, args []string) error { return runReport(a, o, args[0]) },
 	}
 	c.Flags().StringVar(&o.html, "html", "", "write one HTML page to this `file` ('-': standard output)")

@@ -155,7 +155,7 @@ and one look at this node. Nothing is changed but one line in the log.
 
 Exit status: 0 when all of it works, 1 when something does not, 2 usage.`,
 		Example: "  fabrun slurm selftest --profile roce-dscp26 --ports 8",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			n.Call = &a.Call
 			return n.Selftest(c.Context())

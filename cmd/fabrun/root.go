@@ -162,11 +162,15 @@ func (a *app) run(ctx context.Context, args, env []string, stdin io.Reader, stdo
 	root := a.rootCmd(argv...)
 	root.SetArgs(argv)
 	root.SetIn(stdin)
-	root.SetOut(stdout)
+	root.SetOut(report.PlainText(stdout, env))
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		if i := slices.IndexFunc(c.Flags().Args(), isAssignment); c.Name() == "env" && i >= 0 {
 			return exit.UsageError(err, envProgramHint)
+		}
+		if _, word, ok := strings.Cut(err.Error(), "unknown shorthand flag: "); ok {
+			_, word, _ = strings.Cut(word, " in ")
+			err = fmt.Errorf("%s: there is no such flag", word)
 		}
 		hint := fmt.Sprintf("'%s --help' lists the flags", c.CommandPath())
 		if isRun {
@@ -194,7 +198,7 @@ func (a *app) run(ctx context.Context, args, env []string, stdin io.Reader, stdo
 		a.JSON = a.JSON || slices.Contains(own, "--json")
 		switch {
 		case called.Name() == "slurm" && called.Parent() == root:
-			slurm.OwnFault(a.Stderr, err)
+			slurm.OwnFault(a.Own(), err)
 			return exit.OK
 		case called != root:
 			e.Hint = "usage: " + called.UseLine()
@@ -241,11 +245,22 @@ func suggestions(c *cobra.Command, word string) []string {
 }
 
 // noArgs is cobra.NoArgs with a text that does not speak of commands.
-func noArgs(c *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return fmt.Errorf("'%s' takes no arguments, got %q", c.CommandPath(), args[0])
+func noArgs(c *cobra.Command, args []string) error { return takes(0, 0)(c, args) }
+
+// takes wants this many arguments, in the words of the verb's usage line.
+func takes(low, high int) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		_, names, _ := strings.Cut(c.Use, " ")
+		switch {
+		case len(args) > high && high == 0:
+			return fmt.Errorf("'%s' takes no arguments, got %q", c.CommandPath(), args[0])
+		case len(args) > high:
+			return fmt.Errorf("'%s' takes %s, got %q too", c.CommandPath(), names, args[high])
+		case len(args) < low:
+			return fmt.Errorf("'%s' wants %s", c.CommandPath(), names)
+		}
+		return nil
 	}
-	return nil
 }
 
 // meantVerb is a hint where the program that was not found may be a verb with a

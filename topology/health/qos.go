@@ -3,6 +3,7 @@ package health
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"fabrun/topology"
@@ -83,9 +84,9 @@ func pfc(l *look) {
 			return "mlnx_qos -i " + inCommand(n.Name) + " --pfc=" + topology.PFCMask(on) + finding.ForPort
 		}
 		if missing != nil {
-			l.say(finding.Error, on(p, n.Name), fmt.Sprintf("PFC on %v", n.DCB.PFC), fmt.Sprintf("on %v", q.PFC), "packets of the RDMA priority are dropped when a buffer is full", hint(slices.Concat(n.DCB.PFC, missing)))
+			l.say(finding.Error, on(p, n.Name), "PFC on "+priorities(n.DCB.PFC), "PFC on "+priorities(q.PFC), "packets of the RDMA priority are dropped when a buffer is full", hint(slices.Concat(n.DCB.PFC, missing)))
 		} else if extra != nil {
-			l.say(finding.Warning, on(p, n.Name), fmt.Sprintf("PFC also on %v", extra), fmt.Sprintf("on %v only", q.PFC), "other traffic can pause the wire", "a profile that has them, where they are meant (storage often has one of its own); else "+hint(q.PFC))
+			l.say(finding.Warning, on(p, n.Name), "PFC also on "+priorities(extra), "PFC on "+priorities(q.PFC)+" only", "other traffic can pause the wire", "a profile that has them, where they are meant (storage often has one of its own); else "+hint(q.PFC))
 		}
 	})
 	l.unplanned(func(p port, n *topology.Netdev, d *topology.DCB) {
@@ -239,4 +240,19 @@ func summary(d *topology.DCB) string {
 		lossless = list(d.PFC)
 	}
 	return fmt.Sprintf("trust %s, lossless %s", orText(d.Trust, "not said"), lossless)
+}
+
+// priorities are 802.1p priorities in words.
+func priorities(list []int) string {
+	words := make([]string, len(list))
+	for i, p := range list {
+		words[i] = strconv.Itoa(p)
+	}
+	switch len(list) {
+	case 0:
+		return "no priority"
+	case 1:
+		return "priority " + words[0]
+	}
+	return "priorities " + strings.Join(words, ", ")
 }
