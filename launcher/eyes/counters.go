@@ -238,7 +238,11 @@ func rdmaPorts(sys fs.FS) []watch.PortSample {
 			// Soft-RoCE and siw stand on a netdev that their file parent names.
 			if parent := sysText(sys, path.Join(base, "parent")); parent != "" {
 				s.Netdev, s.Emulated = parent, true
-				s.RateGbps = 0 // it says 2.5 Gb/s whatever the netdev is
+				// It says 2.5 Gb/s whatever the netdev is; that may not know its own.
+				s.RateGbps = 0
+				if mbps, err := strconv.ParseFloat(sysText(sys, path.Join("class/net", parent, "speed")), 64); err == nil && mbps > 0 {
+					s.RateGbps = mbps / 1000
+				}
 			} else {
 				s.Netdev = portNetdev(sys, base, dir, num)
 			}

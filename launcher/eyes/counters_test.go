@@ -29,6 +29,7 @@ func TestRDMAPorts(t *testing.T) {
 		"class/infiniband/mlx5_0/device/net/ens2f0/dev_port":                    "0",
 		"class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/0":                     "ens2f0.100",
 		"class/infiniband/rxe_0/parent":                                         "ens1",
+		"class/net/ens1/speed":                                                  "-1",
 		"class/infiniband/rxe_0/ports/1/state":                                  "4: ACTIVE",
 		"class/infiniband/rxe_0/ports/1/rate":                                   "2.5 Gb/sec (1X SDR)",
 		"class/infiniband/rxe_0/ports/1/hw_counters/sent_pkts":                  "4256",

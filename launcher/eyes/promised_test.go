@@ -2,6 +2,8 @@ package eyes
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -90,5 +92,50 @@ func TestRailLostAndBackAreSaid(t *testing.T) {
 	look(31*time.Second, false)
 	if ended != 1 || !strings.HasPrefix(w.broken, "--strict ended the job: 2 rails promised, 1 since 22:30:20") {
 		t.Errorf("ended %d times: %s", ended, w.broken)
+	}
+}
+
+// TestRateFallsInSysfs: a port whose rate falls under a running job, as its files tell
+// it: an mlx5 says so itself, Soft-RoCE by its netdev.
+func TestRateFallsInSysfs(t *testing.T) {
+	for _, c := range []struct{ name, device, before, after, want string }{
+		{"mlx5", "mlx5_0", "400 Gb/sec (4X NDR)", "100 Gb/sec (4X EDR)", "mlx5_0:1 on n1: 100 instead of 400 Gb/s), 37.5 GB/s fewer."},
+		{"rxe", "rxe_0", "10000", "1000", "rxe_0:1 on n1: 1 instead of 10 Gb/s), 1.125 GB/s fewer."},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			root := t.TempDir()
+			port := filepath.Join(root, "class/infiniband", c.device, "ports/1")
+			rate := filepath.Join(port, "rate")
+			put := func(name, text string) {
+				if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(name, []byte(text+"\n"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			put(filepath.Join(port, "state"), "4: ACTIVE")
+			if c.name == "rxe" {
+				put(rate, "2.5 Gb/sec (1X SDR)")
+				put(filepath.Join(root, "class/infiniband", c.device, "parent"), "rail0")
+				rate = filepath.Join(root, "class/net/rail0/speed")
+			}
+			put(rate, c.before)
+			meter := &Meter{host: "n1", sys: os.DirFS(root), proc: t.TempDir()}
+			judge := contract.New(contract.Promise{Rails: []contract.Rail{{Ports: map[string]contract.Port{"n1": {Name: c.device + ":1"}}}}})
+			now := time.Now()
+			if said := judge.Sample(meter.Look(now, false)); len(said) > 0 {
+				t.Fatalf("said %+v", said)
+			}
+			put(rate, c.after)
+			said := judge.Sample(meter.Look(now.Add(10*time.Second), false))
+			if len(said) != 1 || said[0].ID != contract.EventRailLost || !strings.HasPrefix(said[0].Text, "1 rail promised, 1 slower since ") || !strings.HasSuffix(said[0].Text, c.want) {
+				t.Errorf("said %+v, want %s", said, c.want)
+			}
+			put(rate, c.before)
+			if said := judge.Sample(meter.Look(now.Add(20*time.Second), false)); len(said) != 1 || said[0].ID != contract.EventRailBack {
+				t.Errorf("said %+v", said)
+			}
+		})
 	}
 }

@@ -699,6 +699,62 @@ func TestSegmentForwardsByAddressAndCountsByClass(t *testing.T) {
 	}
 }
 
+// TestRailsAndGIDsAreKeptUnderARunningJob: a cable is pulled and put back, an address
+// that a variable names goes and comes back; each is said once, and the job lives on.
+func TestRailsAndGIDsAreKeptUnderARunningJob(t *testing.T) {
+	l := nodes(t)
+	var res result
+	var err error
+	var wg sync.WaitGroup
+	ctx, cancel := context.WithTimeout(context.Background(), jobMax*patience)
+	defer cancel()
+	wg.Add(1)
+	go func() {
+		defer wg.Done()
+		res, err = l.run(ctx, 1, "NCCL_IB_GID_INDEX=1 fabrun "+soft+" --record /tmp/rails.record --metrics /tmp/rails.prom mpirun -np 2 labmpi 0 16384 "+strconv.Itoa(30*int(patience)))
+	}()
+	for range 90 * patience {
+		time.Sleep(time.Second)
+		if passed(l.segments["rail1"].take(), roce(1, 2)) > 50 {
+			break
+		}
+	}
+	steps := []func() error{
+		func() error { return l.guests[1].cable("rail1", false) },
+		func() error { time.Sleep(3 * time.Second); return l.guests[1].cable("rail1", true) },
+		shell1(l, 2, "sleep 2; a=$(ip -4 -o addr show rail0 | awk '{print $4}'); ip addr del $a dev rail0; sleep 2; ip addr add $a dev rail0"),
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			t.Error(err)
+		}
+	}
+	wg.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Log(res.stderr)
+	if res.code != 0 || !strings.Contains(res.stdout, "done, 0 wrong bytes") {
+		t.Errorf("the job did not live on:\n%s", res)
+	}
+	for _, want := range []string{
+		"warning: node2: 2 rails promised, 1 since ", "(rxe_1:1 on node2: link down).",
+		"note: node2: rxe_1:1 is back after ", "all there at the end; rxe_1:1 on node2: link down from ",
+		"warning: node2: GID index 1 of rxe_0:1 was 10.1.4.2 (RoCE v2) and is empty now: NCCL_IB_GID_INDEX=1 is wrong on this node",
+		"note: node2: rxe_0:1 has 10.1.4.2 back",
+	} {
+		if n := strings.Count(res.stderr, want); n != 1 {
+			t.Errorf("said %d times, wanted once: %s\n%s", n, want, res.stderr)
+		}
+	}
+	page := must(t, l, 1, "cat /tmp/rails.prom; fabrun report /tmp/rails.record --json", time.Minute).stdout
+	for _, want := range []string{"fabrun_rail_losses_total{", "fabrun_rails_kept{", "# EOF", `"rail-back"`, `"gid-stale"`} {
+		if !strings.Contains(page, want) {
+			t.Errorf("metrics and record lack %s", want)
+		}
+	}
+}
+
 // TestNodeSwitchedOffInMidJobEndsItAndIsNamed: a power failure. Open MPI's own
 // ssh is told to send no keepalives, as is its default: nobody but fabrun sees it.
 func TestNodeSwitchedOffInMidJobEndsItAndIsNamed(t *testing.T) {
