@@ -239,6 +239,69 @@ func goneBy(file *ast.File) []ast.Expr {
 	return out
 }
 
+// longFunctions have more than 80 lines, and may have no more than these. A switch
+// whose cases are the words of a format stays one: its parts have no names but the
+// words. The others wait to be taken apart.
+var longFunctions = map[string]int{
+	"packet":           111, // the headers of a packet, in their order
+	"nvueTree":         98,  // words of NVUE
+	"nvueSet":          97,  // the same in its other form
+	"line":             97,  // words of NX-OS
+	"mpirun":           100, // options of mpirun
+	"merge":            107,
+	"verdict":          95,
+	"judgePerftest":    97,
+	"build":            92,
+	"culpritFinding":   90,
+	"JudgeCollectives": 90,
+	"Suspects":         89,
+	"heat":             88,
+	"pciDevice":        85,
+	"runEye":           85,
+	"ReadPerftest":     83,
+	"JudgeCounters":    81,
+}
+
+// TestHabitsFunctionsAreShort: what has more than 80 lines has parts, and those have
+// names. What became short is taken from the list, so that it stays so.
+func TestHabitsFunctionsAreShort(t *testing.T) {
+	const most = 80
+	fset := token.NewFileSet()
+	seen := map[string]bool{}
+	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.Contains(path, "/testdata/") {
+			return err
+		}
+		file, err := parser.ParseFile(fset, path, nil, 0)
+		if err != nil {
+			return err
+		}
+		for _, decl := range file.Decls {
+			f, ok := decl.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			n := fset.Position(f.End()).Line - fset.Position(f.Pos()).Line + 1
+			if n <= most {
+				continue
+			}
+			seen[f.Name.Name] = true
+			if allowed := max(most, longFunctions[f.Name.Name]); n > allowed {
+				t.Errorf("%s: %s has %d lines, wanted at most %d: take it apart", path, f.Name.Name, n, allowed)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range longFunctions {
+		if !seen[name] {
+			t.Errorf("%s has no more than %d lines now: take it from the list", name, most)
+		}
+	}
+}
+
 // TestNoRegistration keeps lists explicit: no init functions.
 func TestNoRegistration(t *testing.T) {
 	goFiles(t, func(path string, file *ast.File) {

@@ -68,8 +68,8 @@ func newSessions() sessions {
 }
 
 // Open opens a session on each of the other nodes that answered, over the
-// transport that is already there; dir is the run directory, which each eye
-// makes on its node before the ranks start, "" for counters alone.
+// transport that is already there; dir is the run directory, which each
+// session makes on its node before the ranks start, "" for counters alone.
 func (w *Job) Open(ctx context.Context, by Nodes, p plan.Plan, dir string) {
 	w.know(by.Hosts)
 	if by.Transport == nil || by.Fabrun == "" {
@@ -80,24 +80,8 @@ func (w *Job) Open(ctx context.Context, by Nodes, p plan.Plan, dir string) {
 	if len(others) == 0 {
 		return
 	}
-	argv := []string{by.Fabrun, "watch", "--counters", "--job", w.cfg.Mark}
-	if dir != "" {
-		argv = append(argv, "--follow", dir, "--make")
-		if w.cfg.Record != "" {
-			argv = append(argv, "--keep", "--pairs")
-		}
-	}
-	for _, p := range w.sessions.patterns {
-		// What this machine sees on a shared file system it reads itself.
-		if shared, known := launcher.SharedLogs(p); !shared || !known {
-			argv = append(argv, "--pattern", p)
-		}
-	}
-	argv = append(argv, w.cfg.Hang.argv()...)
+	argv := w.sessionArgv(by, p, dir)
 	promise := promiseOf(p)
-	if promise.GPUDirect {
-		argv = append(argv, "--expect-gpudirect")
-	}
 	t := by.Transport
 	w.mu.Lock()
 	w.hang.hosts += len(others)
@@ -124,32 +108,7 @@ func (w *Job) Open(ctx context.Context, by Nodes, p plan.Plan, dir string) {
 			//nolint:errcheck // what it says on stderr is not the job's
 			_, _ = io.Copy(io.Discard, e.stream.Stderr)
 		}()
-		go func() {
-			defer close(e.done)
-			var once sync.Once
-			err := report.ReadEye(e.stream.Stdout, report.EyeHandler{
-				Start: func(string) { once.Do(func() { close(e.ready) }) },
-				Event: w.elsewhere, Sample: w.sample, Relay: w.relay, Verdict: w.heard,
-				Quiet: func(procs []watch.Standing) { w.quiet(host, procs) },
-				Look: func(l hang.Look) {
-					l.Host = host
-					w.look(l)
-				},
-				Log: func(name string, text []byte) { w.keep(host, name, text) },
-			})
-			once.Do(func() { close(e.ready) })
-			w.blind(host)
-			if err == nil {
-				_, err = e.stream.Wait()
-			}
-			if err != nil && w.cfg.Verbose {
-				fmt.Fprintf(w.cfg.Say, "%s cannot be watched: %v\n", host, err)
-			}
-			e.broke = err != nil
-			if e.broke && w.sessions.asking.Err() == nil {
-				w.lost(e, others, len(self) > 0)
-			}
-		}()
+		go w.read(e, others, len(self) > 0)
 	}
 	limit := time.After(sessionOpens)
 	for _, e := range w.sessions.all {
@@ -160,6 +119,57 @@ func (w *Job) Open(ctx context.Context, by Nodes, p plan.Plan, dir string) {
 		case <-ctx.Done():
 			return
 		}
+	}
+}
+
+// sessionArgv is what a session runs, but for what differs per node.
+func (w *Job) sessionArgv(by Nodes, p plan.Plan, dir string) []string {
+	argv := []string{by.Fabrun, "watch", "--counters", "--job", w.cfg.Mark}
+	if dir != "" {
+		argv = append(argv, "--follow", dir, "--make")
+		if w.cfg.Record != "" {
+			argv = append(argv, "--keep", "--pairs")
+		}
+	}
+	for _, p := range w.sessions.patterns {
+		// What this machine sees on a shared file system it reads itself.
+		if shared, known := launcher.SharedLogs(p); !shared || !known {
+			argv = append(argv, "--pattern", p)
+		}
+	}
+	argv = append(argv, w.cfg.Hang.argv()...)
+	if promiseOf(p).GPUDirect {
+		argv = append(argv, "--expect-gpudirect")
+	}
+	return argv
+}
+
+// read takes in what a session says, to its end. others are the nodes of all
+// sessions; here says that this machine is one of the job's, too.
+func (w *Job) read(e *session, others []string, here bool) {
+	defer close(e.done)
+	var once sync.Once
+	err := report.ReadEye(e.stream.Stdout, report.EyeHandler{
+		Start: func(string) { once.Do(func() { close(e.ready) }) },
+		Event: w.elsewhere, Sample: w.sample, Relay: w.relay, Verdict: w.heard,
+		Quiet: func(procs []watch.Standing) { w.quiet(e.host, procs) },
+		Look: func(l hang.Look) {
+			l.Host = e.host
+			w.look(l)
+		},
+		Log: func(name string, text []byte) { w.keep(e.host, name, text) },
+	})
+	once.Do(func() { close(e.ready) })
+	w.blind(e.host)
+	if err == nil {
+		_, err = e.stream.Wait()
+	}
+	if err != nil && w.cfg.Verbose {
+		fmt.Fprintf(w.cfg.Say, "%s cannot be watched: %v\n", e.host, err)
+	}
+	e.broke = err != nil
+	if e.broke && w.sessions.asking.Err() == nil {
+		w.lost(e, others, here)
 	}
 }
 

@@ -107,15 +107,7 @@ func (a *Call) Plan(ctx context.Context, o Options, argv []string) (Planned, err
 	if err != nil {
 		return Planned{}, err
 	}
-	l := cmdline.Identify(argv, probed.version, probed.resolved)
-	if a.From != "" {
-		// A replay asks nothing of this machine: the snapshot's launchers count.
-		l = cmdline.IdentifyFrom(argv, here.Software)
-		if i := slices.IndexFunc(here.Launchers, func(l topology.Launcher) bool { return l.Name == argv[cmdline.LauncherAt(argv)] }); i >= 0 {
-			l = cmdline.Identify(argv, here.Launchers[i].Version, here.Launchers[i].Path)
-			probed.resolved = here.Launchers[i].Path
-		}
-	}
+	l := a.identify(argv, &probed, here)
 	where := []string{filepath.Dir(filepath.Join("/", probed.path)), filepath.Dir(filepath.Join("/", probed.resolved))}
 	job := Sight{cmd: cmdline.Parse(l, argv), launcher: where, hosts: []topology.Host{here}, self: a.Self(), root: here.UID != nil && *here.UID == 0}
 	if foamNote != "" {
@@ -138,19 +130,8 @@ func (a *Call) Plan(ctx context.Context, o Options, argv []string) (Planned, err
 	if err := view.findHosts(ctx, &job, o, probed); err != nil {
 		return Planned{}, err
 	}
-	if o.Topology != "" {
-		before := job.alloc.Names()
-		if job.alloc, err = OrderByTopology(job.alloc, o.Topology); err != nil {
-			return Planned{}, err
-		}
-		job.ordered = !slices.Equal(before, job.alloc.Names())
-	}
-	if err := o.leaveOut(&job, view.Env); err != nil {
+	if err := view.chooseHosts(&job, o, here); err != nil {
 		return Planned{}, err
-	}
-	job.local = job.own || a.local(job.alloc)
-	if (job.own || job.alloc.Source == "localhost") && here.Name != "" {
-		job.alloc.Hosts[0].Name = here.Name
 	}
 	job.program = view.programFacts(ctx, job.cmd, probed)
 	if _, w, err := view.Profiles(job); err == nil && w != nil && w.Name == foamWorkload && a.From == "" {
@@ -166,6 +147,42 @@ func (a *Call) Plan(ctx context.Context, o Options, argv []string) (Planned, err
 	}
 	torch, err := view.spreadTorch(job, &p, o.Spread)
 	return Planned{Plan: p, torch: torch}, err
+}
+
+// identify says which launcher starts the job. A replay asks nothing of this
+// machine: the snapshot's launchers count.
+func (a *Call) identify(argv []string, p *probed, here topology.Host) cmdline.Launcher {
+	if a.From == "" {
+		return cmdline.Identify(argv, p.version, p.resolved)
+	}
+	name := argv[cmdline.LauncherAt(argv)]
+	if i := slices.IndexFunc(here.Launchers, func(l topology.Launcher) bool { return l.Name == name }); i >= 0 {
+		p.resolved = here.Launchers[i].Path
+		return cmdline.Identify(argv, here.Launchers[i].Version, here.Launchers[i].Path)
+	}
+	return cmdline.IdentifyFrom(argv, here.Software)
+}
+
+// chooseHosts puts the hosts that were found in order, leaves out what is to be left
+// out, and says whether this machine is all there is.
+func (a *Call) chooseHosts(job *Sight, o Options, here topology.Host) error {
+	if o.Topology != "" {
+		before := job.alloc.Names()
+		alloc, err := OrderByTopology(job.alloc, o.Topology)
+		if err != nil {
+			return err
+		}
+		job.alloc = alloc
+		job.ordered = !slices.Equal(before, job.alloc.Names())
+	}
+	if err := o.leaveOut(job, a.Env); err != nil {
+		return err
+	}
+	job.local = job.own || a.local(job.alloc)
+	if (job.own || job.alloc.Source == "localhost") && here.Name != "" {
+		job.alloc.Hosts[0].Name = here.Name
+	}
+	return nil
 }
 
 // Sight is what was seen of a job before anything is decided.

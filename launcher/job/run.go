@@ -40,26 +40,11 @@ func (a *Call) Run(ctx context.Context, o RunOptions, args []string) error {
 	if node, _, ok := hosts.OwnStep(a.Getenv); ok && node > 0 {
 		a.Follower = true // one fabrun per node: node 0 speaks
 	}
-	todo, err := a.Plan(ctx, o.Options, args)
-	if told := exit.Interrupted(ctx); told != nil {
-		return told
-	}
+	todo, err := a.ready(ctx, o, args)
 	if err != nil {
-		return runFailure(err)
-	}
-	err = a.preflightPairs(ctx, o, &todo.Plan)
-	if told := exit.Interrupted(ctx); told != nil {
-		return told
-	}
-	if err != nil {
-		return runFailure(err)
-	}
-	a.Progress.Clear()
-	p := todo.Plan
-	a.sayPlan(p)
-	if err := a.preflightGate(o, p); err != nil {
 		return err
 	}
+	p := todo.Plan
 	job, err := a.prepare(p)
 	if err != nil {
 		var e *exit.Error
@@ -118,6 +103,33 @@ func (a *Call) Run(ctx context.Context, o RunOptions, args []string) error {
 	if lost := astray.err(); lost != nil {
 		return lost
 	}
+	return ended(st, err, todo, args[0])
+}
+
+// ready is what comes before the start: the plan, what is measured, and what
+// --strict asks of both.
+func (a *Call) ready(ctx context.Context, o RunOptions, args []string) (Planned, error) {
+	todo, err := a.Plan(ctx, o.Options, args)
+	if told := exit.Interrupted(ctx); told != nil {
+		return todo, told
+	}
+	if err != nil {
+		return todo, runFailure(err)
+	}
+	err = a.preflightPairs(ctx, o, &todo.Plan)
+	if told := exit.Interrupted(ctx); told != nil {
+		return todo, told
+	}
+	if err != nil {
+		return todo, runFailure(err)
+	}
+	a.Progress.Clear()
+	a.sayPlan(todo.Plan)
+	return todo, a.preflightGate(o, todo.Plan)
+}
+
+// ended is a run's error: the status of its child, or why there was none.
+func ended(st launcher.Status, err error, todo Planned, name string) error {
 	if err != nil && todo.torch != nil {
 		if e := (*exit.Error)(nil); errors.As(err, &e) {
 			return e
@@ -125,7 +137,7 @@ func (a *Call) Run(ctx context.Context, o RunOptions, args []string) error {
 		return &exit.Error{Code: exit.Internal, Err: err}
 	}
 	if err != nil {
-		return StartError(args[0], err)
+		return StartError(name, err)
 	}
 	if st.Code == 0 {
 		return nil

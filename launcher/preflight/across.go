@@ -29,12 +29,6 @@ func Facts(h topology.Host) []Fact {
 	add := func(id, subject, value string, sev finding.Severity, why string) {
 		out = append(out, Fact{"across." + id, subject, value, sev, why})
 	}
-	num := func(p *int) string {
-		if p == nil {
-			return ""
-		}
-		return strconv.Itoa(*p)
-	}
 	limit := func(p *uint64) string {
 		switch {
 		case p == nil:
@@ -62,28 +56,7 @@ func Facts(h topology.Host) []Fact {
 		add("firmware", c.Name, joinKnown(c.BoardID, c.Firmware), finding.Warning, "the same card behaves differently; known faults differ")
 		add("driver", c.Name, c.Driver, finding.Warning, "another driver for the same rail")
 		for _, p := range c.Ports {
-			s := fmt.Sprintf("%s port %d", c.Name, p.Number)
-			add("state", s, p.State, finding.Error, "one rail carries nothing")
-			if p.RateTrusted && p.RateGbps != nil && p.Up() {
-				add("rate", s, fmt.Sprintf("%g Gb/s", *p.RateGbps), finding.Error, "the slowest port sets the pace of every collective")
-			}
-			add("link-layer", s, p.LinkLayer, finding.Error, "InfiniBand and Ethernet ports cannot connect")
-			if p.Up() {
-				add("rdma-mtu", s, num(p.ActiveMTU), finding.Error, "connections are made with the smaller; some libraries hang instead")
-			}
-			if p.LinkLayer == "InfiniBand" {
-				add("pkey", s, keysText(p.PKeys), finding.Note, "ports talk only within a partition that both are in")
-			}
-			add("gid-shape", s, gidShape(p), finding.Warning, "one GID index does not fit both hosts")
-			if n := netdevOf(h, p.Netdev); n != nil && p.Up() {
-				add("mtu", s, num(n.MTU), finding.Error, "large packets vanish on one side")
-				if n.DCB != nil {
-					add("trust", s, n.DCB.Trust, finding.Error, "marks are read differently: one side is not lossless")
-					if n.DCB.PFC != nil {
-						add("pfc", s, fmt.Sprint(n.DCB.PFC), finding.Error, "one side is not lossless")
-					}
-				}
-			}
+			portFacts(h, c, p, add)
 		}
 	}
 	add("memlock", "locked memory", limit(h.Limits.Lockable(h.Limits.MemlockSoft)), finding.Error, "registration fails on one host only")
@@ -99,6 +72,57 @@ func Facts(h topology.Host) []Fact {
 	if h.PeerMemory.NvidiaPeermem != nil && len(h.GPUs) > 0 {
 		add("peer-memory", "nvidia_peermem", yesNo(*h.PeerMemory.NvidiaPeermem), finding.Warning, "GPUDirect works on some hosts only: all wait for the slow ones")
 	}
+	softwareFacts(h, add)
+	for _, g := range h.GPUs {
+		if g.Driver != "" {
+			add("gpu-driver", "GPU driver", g.Driver, finding.Warning, "drivers differ")
+			break
+		}
+	}
+	if d := domainText(h); d != "" {
+		add("nvlink-domain", "NVLink domain", d, finding.Note, "GPUs reach each other by NVLink within one cluster and clique; between these hosts they take the network")
+	}
+	placeFacts(h, add)
+	return out
+}
+
+// addFact takes a fact without its host.
+type addFact = func(id, subject, value string, sev finding.Severity, why string)
+
+// portFacts are those of a port.
+func portFacts(h topology.Host, c topology.HCA, p topology.Port, add addFact) {
+	num := func(p *int) string {
+		if p == nil {
+			return ""
+		}
+		return strconv.Itoa(*p)
+	}
+	s := fmt.Sprintf("%s port %d", c.Name, p.Number)
+	add("state", s, p.State, finding.Error, "one rail carries nothing")
+	if p.RateTrusted && p.RateGbps != nil && p.Up() {
+		add("rate", s, fmt.Sprintf("%g Gb/s", *p.RateGbps), finding.Error, "the slowest port sets the pace of every collective")
+	}
+	add("link-layer", s, p.LinkLayer, finding.Error, "InfiniBand and Ethernet ports cannot connect")
+	if p.Up() {
+		add("rdma-mtu", s, num(p.ActiveMTU), finding.Error, "connections are made with the smaller; some libraries hang instead")
+	}
+	if p.LinkLayer == "InfiniBand" {
+		add("pkey", s, keysText(p.PKeys), finding.Note, "ports talk only within a partition that both are in")
+	}
+	add("gid-shape", s, gidShape(p), finding.Warning, "one GID index does not fit both hosts")
+	if n := netdevOf(h, p.Netdev); n != nil && p.Up() {
+		add("mtu", s, num(n.MTU), finding.Error, "large packets vanish on one side")
+		if n.DCB != nil {
+			add("trust", s, n.DCB.Trust, finding.Error, "marks are read differently: one side is not lossless")
+			if n.DCB.PFC != nil {
+				add("pfc", s, fmt.Sprint(n.DCB.PFC), finding.Error, "one side is not lossless")
+			}
+		}
+	}
+}
+
+// softwareFacts are the versions of libraries and tools.
+func softwareFacts(h topology.Host, add addFact) {
 	bySoft := map[string][]string{}
 	var kinds []string
 	for _, s := range h.Software {
@@ -125,17 +149,6 @@ func Facts(h topology.Host) []Fact {
 		slices.Sort(bySoft[k])
 		add("software", k, strings.Join(bySoft[k], ", "), finding.Warning, "versions that differ may not talk to each other")
 	}
-	for _, g := range h.GPUs {
-		if g.Driver != "" {
-			add("gpu-driver", "GPU driver", g.Driver, finding.Warning, "drivers differ")
-			break
-		}
-	}
-	if d := domainText(h); d != "" {
-		add("nvlink-domain", "NVLink domain", d, finding.Note, "GPUs reach each other by NVLink within one cluster and clique; between these hosts they take the network")
-	}
-	placeFacts(h, add)
-	return out
 }
 
 // domainText is the NVLink domain of a host's GPUs; "" none, or not told.

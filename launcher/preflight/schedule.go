@@ -394,40 +394,8 @@ func (l *locator) next(round int) []Probe {
 	var out []Probe
 	for _, rail := range sortedKeys(l.rails) {
 		r := l.rails[rail]
-		used := map[portKey]bool{}
-		pair := func(a, b portKey) bool {
-			if a == b || used[a] || used[b] || l.tried[pairKey(a, b)] > 0 {
-				return false
-			}
-			used[a], used[b] = true, true
-			out = append(out, Probe{Pair{a.host, b.host}, rail})
-			return true
-		}
-		turn := 0
-		// From the suspect's own place onwards, and half the fabric further each
-		// time: partners spread over switches.
-		withFabric := func(p *part, k portKey) bool {
-			if len(p.ports) > 1 {
-				// An island that does reach the fabric is to join its largest part:
-				// small ones are of the fabric by assumption only.
-				for _, g := range r.largest().ports {
-					if pair(k, g) {
-						return true
-					}
-				}
-			}
-			n := len(r.fabric)
-			from := turn + k.host + len(r.accusers(p))*(n/2+1)
-			for i := range n {
-				if g := r.fabric[(from+i)%n]; pair(k, g) {
-					turn++
-					return true
-				}
-			}
-			return false
-		}
-		var alone, blamed []*part
-		var islands []*part
+		t := &railRound{l: l, r: r, rail: rail, used: map[portKey]bool{}}
+		var alone, blamed, islands []*part
 		for _, p := range r.parts {
 			switch {
 			case p.fine || len(p.ports) == 1 && len(r.bad[p.ports[0]]) == 0:
@@ -440,99 +408,140 @@ func (l *locator) next(round int) []Probe {
 			}
 		}
 		slices.SortFunc(islands, func(a, b *part) int { return byHost(a.ports[0], b.ports[0]) })
-		// Do neighbouring islands reach each other? One port of each for either side.
-		for i := 0; i+1 < len(islands); i++ {
-			if l.met(islands[i], islands[i+1]) {
-				continue
-			}
-			linked := false
-			for _, a := range slices.Backward(islands[i].ports) {
-				for _, b := range islands[i+1].ports {
-					if linked = pair(a, b); linked {
-						break
-					}
-				}
-				if linked {
-					break
-				}
-			}
-		}
-		for _, p := range islands {
-			if len(r.accusers(p)) < wanted {
-				for _, k := range p.ports {
-					if !used[k] && withFabric(p, k) {
-						break
-					}
-				}
-			}
-		}
-		// A part of the fabric that fails towards an island may be another one.
-		for _, p := range r.parts {
-			if !p.fine || p.against == 0 || slices.ContainsFunc(p.ports, func(k portKey) bool { return l.sure[k] }) {
-				continue
-			}
-			for _, q := range r.parts {
-				if p == q || !q.fine || q.against > 0 {
-					continue
-				}
-				linked := false
-				for _, k := range p.ports {
-					for _, g := range q.ports {
-						if linked = pair(k, g); linked {
-							l.sure[k] = true
-							break
-						}
-					}
-					if linked {
-						break
-					}
-				}
-				if linked {
-					break
-				}
-			}
-		}
+		t.askIslands(islands)
+		t.askAccused()
 		if len(blamed)+2*len(islands) >= fewAlone {
-			for i, p := range blamed {
-				k := p.ports[0]
-				// At most two of its kind: then it is bad by itself.
-				if used[k] || l.peers(r, k) >= 2 {
-					continue
-				}
-				done := false
-				for _, q := range islands {
-					for _, g := range q.ports {
-						if done = pair(k, g); done {
-							break
-						}
-					}
-					if done {
-						break
-					}
-				}
-				for j := i + 1; j < len(blamed) && !done; j++ {
-					done = pair(k, blamed[j].ports[0])
-				}
-			}
+			t.askBlamed(blamed, islands)
 		}
 		for _, p := range slices.Concat(alone, blamed) {
-			if k := p.ports[0]; !used[k] && len(r.accusers(p)) < wanted && len(r.fabric) > 0 {
-				withFabric(p, k)
+			if k := p.ports[0]; !t.used[k] && len(r.accusers(p)) < wanted && len(r.fabric) > 0 {
+				t.withFabric(p, k)
 			}
 		}
 		if len(r.fabric) == 0 && round < 2 {
 			// Nobody of this rail is known to be good: suspects that have not met
 			// may clear each other.
 			for i, p := range alone {
-				for j := i + 1; j < len(alone); j++ {
-					if pair(p.ports[0], alone[j].ports[0]) {
-						break
-					}
+				for j := i + 1; j < len(alone) && !t.pair(p.ports[0], alone[j].ports[0]); j++ {
+				}
+			}
+		}
+		out = append(out, t.probes...)
+	}
+	return out
+}
+
+// railRound are the tests of one round on one rail: each port is in one of them.
+type railRound struct {
+	l      *locator
+	r      *railState
+	rail   int
+	used   map[portKey]bool
+	turn   int // ports that were paired with the fabric
+	probes []Probe
+}
+
+// pair tests a and b, unless one of them has a test already or they had theirs.
+func (t *railRound) pair(a, b portKey) bool {
+	if a == b || t.used[a] || t.used[b] || t.l.tried[pairKey(a, b)] > 0 {
+		return false
+	}
+	t.used[a], t.used[b] = true, true
+	t.probes = append(t.probes, Probe{Pair{a.host, b.host}, t.rail})
+	return true
+}
+
+// pairOne tests the first of as with the first of bs with which it can be.
+func (t *railRound) pairOne(as, bs []portKey) (portKey, bool) {
+	for _, a := range as {
+		for _, b := range bs {
+			if t.pair(a, b) {
+				return a, true
+			}
+		}
+	}
+	return portKey{}, false
+}
+
+// withFabric tests a suspect with the fabric, from the suspect's own place onwards,
+// and half the fabric further each time: partners spread over switches.
+func (t *railRound) withFabric(p *part, k portKey) bool {
+	r := t.r
+	if len(p.ports) > 1 {
+		// An island that does reach the fabric is to join its largest part:
+		// small ones are of the fabric by assumption only.
+		if _, ok := t.pairOne([]portKey{k}, r.largest().ports); ok {
+			return true
+		}
+	}
+	n := len(r.fabric)
+	from := t.turn + k.host + len(r.accusers(p))*(n/2+1)
+	for i := range n {
+		if t.pair(k, r.fabric[(from+i)%n]) {
+			t.turn++
+			return true
+		}
+	}
+	return false
+}
+
+// askIslands: do neighbouring islands reach each other, and does each reach the
+// fabric? One port of each for either side.
+func (t *railRound) askIslands(islands []*part) {
+	for i := 0; i+1 < len(islands); i++ {
+		if !t.l.met(islands[i], islands[i+1]) {
+			last := slices.Clone(islands[i].ports)
+			slices.Reverse(last)
+			t.pairOne(last, islands[i+1].ports)
+		}
+	}
+	for _, p := range islands {
+		if len(t.r.accusers(p)) < wanted {
+			for _, k := range p.ports {
+				if !t.used[k] && t.withFabric(p, k) {
+					break
 				}
 			}
 		}
 	}
-	return out
+}
+
+// askAccused: a part of the fabric that fails towards an island may be another one.
+func (t *railRound) askAccused() {
+	for _, p := range t.r.parts {
+		if !p.fine || p.against == 0 || slices.ContainsFunc(p.ports, func(k portKey) bool { return t.l.sure[k] }) {
+			continue
+		}
+		for _, q := range t.r.parts {
+			if p == q || !q.fine || q.against > 0 {
+				continue
+			}
+			if k, ok := t.pairOne(p.ports, q.ports); ok {
+				t.l.sure[k] = true
+				break
+			}
+		}
+	}
+}
+
+// askBlamed tests those that the fabric blames with each other, and with islands.
+func (t *railRound) askBlamed(blamed, islands []*part) {
+	for i, p := range blamed {
+		k := p.ports[0]
+		// At most two of its kind: then it is bad by itself.
+		if t.used[k] || t.l.peers(t.r, k) >= 2 {
+			continue
+		}
+		done := false
+		for _, q := range islands {
+			if _, done = t.pairOne([]portKey{k}, q.ports); done {
+				break
+			}
+		}
+		for j := i + 1; j < len(blamed) && !done; j++ {
+			done = t.pair(k, blamed[j].ports[0])
+		}
+	}
 }
 
 // met says whether any port of one part was tested with one of the other.

@@ -156,20 +156,25 @@ func (t *native) Exec(ctx context.Context, host string, cmd Command, s Streams) 
 	if ctx.Err() != nil {
 		return -1, contextError(ctx, host)
 	}
+	return endOf(ctx, host, e.err)
+}
+
+// endOf is the status of a command by how its session ended.
+func endOf(ctx context.Context, host string, err error) (int, error) {
 	var exit *ssh.ExitError
 	var missing *ssh.ExitMissingError
 	switch {
-	case e.err == nil:
+	case err == nil:
 		return 0, nil
-	case errors.As(e.err, &exit):
+	case errors.As(err, &exit):
 		if exit.Signal() != "" {
 			return 128 + signalNumber(exit.Signal()), nil
 		}
 		return exit.ExitStatus(), nil
-	case errors.As(e.err, &missing):
+	case errors.As(err, &missing):
 		return -1, &HostError{Host: host, Cause: Dropped, Err: errors.New("the connection ended before the command did")}
 	default:
-		return -1, hostError(ctx, host, e.err)
+		return -1, hostError(ctx, host, err)
 	}
 }
 

@@ -117,9 +117,17 @@ func (t *native) resolve(alias string) (target, error) {
 		}
 		return p
 	}
-	tg.keyAlias = get("hostkeyalias")
-	tg.onlyThese = strings.EqualFold(get("identitiesonly"), "yes")
-	tg.identities = t.o.IdentityFiles
+	tg.setKeys(t.o, set, path)
+	tg.setKnownHosts(t.o, set, path)
+	tg.setWay(set, expand)
+	return tg, nil
+}
+
+// setKeys says with which keys and agent a login is tried.
+func (tg *target) setKeys(o NativeOptions, set sshSettings, path func(string) string) {
+	tg.keyAlias = set.get("hostkeyalias")
+	tg.onlyThese = strings.EqualFold(set.get("identitiesonly"), "yes")
+	tg.identities = o.IdentityFiles
 	for _, v := range set.all["identityfile"] {
 		if !strings.EqualFold(v, "none") {
 			tg.identities = append(tg.identities[:len(tg.identities):len(tg.identities)], path(v))
@@ -127,22 +135,26 @@ func (t *native) resolve(alias string) (target, error) {
 	}
 	if len(tg.identities) == 0 {
 		for _, n := range []string{"id_ed25519", "id_ecdsa", "id_rsa", "id_ed25519_sk", "id_ecdsa_sk"} {
-			tg.identities = append(tg.identities, filepath.Join(t.o.Home, ".ssh", n))
+			tg.identities = append(tg.identities, filepath.Join(o.Home, ".ssh", n))
 		}
 	}
 	for _, v := range set.all["certificatefile"] {
 		tg.certs = append(tg.certs, path(v))
 	}
-	tg.agent = t.o.AgentSocket
-	switch v := get("identityagent"); {
+	tg.agent = o.AgentSocket
+	switch v := set.get("identityagent"); {
 	case strings.EqualFold(v, "none"):
 		tg.agent = ""
 	case v != "" && v != "SSH_AUTH_SOCK" && !strings.HasPrefix(v, "$"):
 		tg.agent = path(v)
 	}
+}
+
+// setKnownHosts says by what the host's own key is judged.
+func (tg *target) setKnownHosts(o NativeOptions, set sshSettings, path func(string) string) {
 	switch {
-	case len(t.o.KnownHosts) > 0:
-		tg.known, tg.save = t.o.KnownHosts, t.o.KnownHosts[0]
+	case len(o.KnownHosts) > 0:
+		tg.known, tg.save = o.KnownHosts, o.KnownHosts[0]
 	default:
 		user := set.first["userknownhostsfile"]
 		if len(user) == 0 {
@@ -160,11 +172,11 @@ func (t *native) resolve(alias string) (target, error) {
 		}
 		tg.known = append(tg.known, global...)
 	}
-	tg.hashKnown = strings.EqualFold(get("hashknownhosts"), "yes")
-	if v := get("revokedhostkeys"); v != "" && !strings.EqualFold(v, "none") {
+	tg.hashKnown = strings.EqualFold(set.get("hashknownhosts"), "yes")
+	if v := set.get("revokedhostkeys"); v != "" && !strings.EqualFold(v, "none") {
 		tg.revoked = path(v)
 	}
-	switch strings.ToLower(get("stricthostkeychecking")) {
+	switch strings.ToLower(set.get("stricthostkeychecking")) {
 	case "no", "off":
 		tg.policy = acceptNew
 		// OpenSSH refuses nothing then, but with the file thrown away it is
@@ -175,10 +187,14 @@ func (t *native) resolve(alias string) (target, error) {
 	case "accept-new":
 		tg.policy = acceptNew
 	}
-	if t.o.Insecure {
+	if o.Insecure {
 		tg.policy = acceptAnyhost
 	}
-	switch v := get(set.proxy); {
+}
+
+// setWay says over which hosts or program the connection goes, and how long it waits.
+func (tg *target) setWay(set sshSettings, expand func(string) string) {
+	switch v := set.get(set.proxy); {
 	case v == "" || strings.EqualFold(v, "none"):
 	case set.proxy == "proxyjump":
 		for j := range strings.SplitSeq(v, ",") {
@@ -187,20 +203,19 @@ func (t *native) resolve(alias string) (target, error) {
 	default:
 		tg.proxy = expand(v)
 	}
-	if v, err := strconv.Atoi(get("serveraliveinterval")); err == nil && v > 0 {
+	if v, err := strconv.Atoi(set.get("serveraliveinterval")); err == nil && v > 0 {
 		tg.alive = time.Duration(v) * time.Second
 	}
-	if v, err := strconv.Atoi(get("serveralivecountmax")); err == nil && v > 0 {
+	if v, err := strconv.Atoi(set.get("serveralivecountmax")); err == nil && v > 0 {
 		tg.aliveMax = v
 	}
-	if v, err := strconv.Atoi(get("connecttimeout")); err == nil && v > 0 {
+	if v, err := strconv.Atoi(set.get("connecttimeout")); err == nil && v > 0 {
 		tg.connect = time.Duration(v) * time.Second
 	}
-	switch strings.ToLower(get("addressfamily")) {
+	switch strings.ToLower(set.get("addressfamily")) {
 	case "inet":
 		tg.family = "tcp4"
 	case "inet6":
 		tg.family = "tcp6"
 	}
-	return tg, nil
 }

@@ -95,7 +95,6 @@ func (s Site) Ports() [][]*preflight.TestPort {
 
 // Pairs measures, and names who is to blame for what is slow.
 func (s Trial) Pairs(ctx context.Context, o Options, res *report.Checked) error {
-	mode := o.Pairs
 	if s.Transport == nil || len(s.Hosts) < 2 {
 		return exit.UsageError(errors.New("--pairs needs two hosts or more that answer"), "name them with --hosts")
 	}
@@ -106,32 +105,8 @@ func (s Trial) Pairs(ctx context.Context, o Options, res *report.Checked) error 
 		})
 		return nil
 	}
-	to := s.way()
-	r := &preflight.PairRunner{
-		Exec: func(ctx context.Context, host string, argv []string, out io.Writer) (int, error) {
-			return to.Exec(ctx, host, remote.Command{Argv: argv}, remote.Streams{Stdout: out, Stderr: out})
-		},
-		Ports:   s.Ports(),
-		Options: preflight.PairOptions{GPU: o.GPU, Latency: o.Latency, Expect: preflight.ExpectOf(&s.Profile)},
-	}
-	if q := s.Profile.Fabric.QoS; q != nil {
-		tc := q.RDMA.TC()
-		r.Options.TC, r.Options.SL = &tc, q.RDMA.SL
-	}
-	if s.TC != nil {
-		r.Options.TC = s.TC
-	}
-	rounds := preflight.Schedule(len(s.Hosts), mode)
-	what := func(round int) string {
-		if round > len(rounds) {
-			return fmt.Sprintf("round %d, suspects with good partners", round)
-		}
-		return fmt.Sprintf("round %d of %d", round, len(rounds))
-	}
-	r.OnTest = func(round, done, tests int) { s.Progress.Step(what(round)+", "+hostCount(len(s.Hosts)), done, tests) }
-	r.OnRound = func(round, tests, bad int) {
-		s.Progress.Say("%s: %d tests, %d slow or failing", what(round), tests, bad)
-	}
+	rounds := preflight.Schedule(len(s.Hosts), o.Pairs)
+	r := s.runner(o, len(rounds))
 	before := s.priorityBytes(ctx, r.Ports)
 	var all []preflight.Measured
 	for _, round := range rounds {
@@ -149,12 +124,6 @@ func (s Trial) Pairs(ctx context.Context, o Options, res *report.Checked) error 
 	if before != nil {
 		res.Findings = append(res.Findings, preflight.WireFindings(wireDeltas(s.Site, r.Ports, all, before, s.priorityBytes(ctx, r.Ports)), s.Profile.Fabric.QoS)...)
 	}
-	portName := func(host, rail int) string {
-		if p := r.Ports[host][rail]; p != nil {
-			return fmt.Sprintf("%s port %d", p.HCA, p.Number)
-		}
-		return "no port"
-	}
 	culprits, n := preflight.Locate(all, func(ps []preflight.Probe) []preflight.Measured {
 		ms := r.Probe(ctx, ps)
 		all = append(all, ms...)
@@ -163,40 +132,92 @@ func (s Trial) Pairs(ctx context.Context, o Options, res *report.Checked) error 
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	res.Rounds, res.Coverage = n, preflight.Coverage(len(s.Hosts), len(s.Rails), mode)
-	if left := preflight.Untested(all, len(s.Hosts), len(s.Rails), func(h, k int) bool { return r.Ports[h][k] != nil }); len(left) > 0 {
-		var names []string
-		for _, p := range left[:min(len(left), 6)] {
-			names = append(names, s.Reach[p[0]]+" "+portName(p[0], p[1]))
-		}
-		if len(left) > 6 {
-			names = append(names, "…")
-		}
-		res.Coverage += fmt.Sprintf("; nothing is shown of %d of them: %s", len(left), strings.Join(names, ", "))
-	}
+	res.Rounds, res.Coverage = n, s.coverage(o.Pairs, all, r.Ports)
 	res.Findings = append(res.Findings, preflight.CulpritFindings(culprits, preflight.Naming{
-		Hosts: s.Reach, Port: portName,
+		Hosts: s.Reach, Port: func(host, rail int) string { return portName(r.Ports[host][rail]) },
 		Suspects: func(host, rail int, o preflight.Outcome) string {
 			return preflight.Suspects(s.Hosts[host], r.Ports[host][rail], s.Profile, o)
 		},
 	}, r.Options.Expect)...)
+	res.Pairs = append(res.Pairs, s.measured(all, r.Ports)...)
+	res.Findings = append(res.Findings, preflight.LimitsOfPairs(all, r)...)
+	return nil
+}
+
+// runner runs the tests of this many scheduled rounds, and says how far they are.
+func (s Trial) runner(o Options, rounds int) *preflight.PairRunner {
+	to := s.way()
+	r := &preflight.PairRunner{
+		Exec: func(ctx context.Context, host string, argv []string, out io.Writer) (int, error) {
+			return to.Exec(ctx, host, remote.Command{Argv: argv}, remote.Streams{Stdout: out, Stderr: out})
+		},
+		Ports:   s.Ports(),
+		Options: preflight.PairOptions{GPU: o.GPU, Latency: o.Latency, Expect: preflight.ExpectOf(&s.Profile)},
+	}
+	if q := s.Profile.Fabric.QoS; q != nil {
+		tc := q.RDMA.TC()
+		r.Options.TC, r.Options.SL = &tc, q.RDMA.SL
+	}
+	if s.TC != nil {
+		r.Options.TC = s.TC
+	}
+	what := func(round int) string {
+		if round > rounds {
+			return fmt.Sprintf("round %d, suspects with good partners", round)
+		}
+		return fmt.Sprintf("round %d of %d", round, rounds)
+	}
+	r.OnTest = func(round, done, tests int) { s.Progress.Step(what(round)+", "+hostCount(len(s.Hosts)), done, tests) }
+	r.OnRound = func(round, tests, bad int) {
+		s.Progress.Say("%s: %d tests, %d slow or failing", what(round), tests, bad)
+	}
+	return r
+}
+
+func portName(p *preflight.TestPort) string {
+	if p == nil {
+		return "no port"
+	}
+	return fmt.Sprintf("%s port %d", p.HCA, p.Number)
+}
+
+// coverage says how much of the hosts and rails was tested, and of what nothing is
+// shown.
+func (s Trial) coverage(mode preflight.Mode, all []preflight.Measured, ports [][]*preflight.TestPort) string {
+	text := preflight.Coverage(len(s.Hosts), len(s.Rails), mode)
+	left := preflight.Untested(all, len(s.Hosts), len(s.Rails), func(h, k int) bool { return ports[h][k] != nil })
+	if len(left) == 0 {
+		return text
+	}
+	var names []string
+	for _, p := range left[:min(len(left), 6)] {
+		names = append(names, s.Reach[p[0]]+" "+portName(ports[p[0]][p[1]]))
+	}
+	if len(left) > 6 {
+		names = append(names, "…")
+	}
+	return fmt.Sprintf("%s; nothing is shown of %d of them: %s", text, len(left), strings.Join(names, ", "))
+}
+
+// measured are the results of both directions of all tests.
+func (s Trial) measured(all []preflight.Measured, ports [][]*preflight.TestPort) []report.CheckedPair {
+	var out []report.CheckedPair
 	for _, m := range all {
 		for _, d := range []struct {
 			from, to int
 			o        preflight.Outcome
 		}{{m.A, m.B, m.There}, {m.B, m.A, m.Back}} {
 			p := report.CheckedPair{
-				From: s.Reach[d.from], To: s.Reach[d.to], HCAFrom: r.Ports[d.from][m.Rail].HCA, HCATo: r.Ports[d.to][m.Rail].HCA, Rail: m.Rail,
+				From: s.Reach[d.from], To: s.Reach[d.to], HCAFrom: ports[d.from][m.Rail].HCA, HCATo: ports[d.to][m.Rail].HCA, Rail: m.Rail,
 				Gbps: d.o.Gbps, HostGbps: d.o.HostGbps, Usec: d.o.Usec, Verdict: d.o.Verdict,
 			}
 			if d.o.Error != "" {
 				p.Error = &d.o.Error
 			}
-			res.Pairs = append(res.Pairs, p)
+			out = append(out, p)
 		}
 	}
-	res.Findings = append(res.Findings, preflight.LimitsOfPairs(all, r)...)
-	return nil
+	return out
 }
 
 func hostCount(n int) string {
