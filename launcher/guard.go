@@ -30,28 +30,28 @@ var markNames = []string{"FABRUN_JOB", "OMPI_FABRUN_JOB"}
 // dying parent in turn (prctl(2), PR_SET_PDEATHSIG), and at the second TERM
 // within five seconds Open MPI's mpirun leaves at once, without its ranks.
 //
-// Where there is a terminal it is also an ear: it joins the child's group, and
+// Where there is a terminal it is also a listener: it joins the child's group, and
 // tells of the keys that the terminal turns into signals for that group.
 type guard struct {
-	process *os.Process
-	line    *os.File            // what closes when this process ends, however it ends
-	ear     chan syscall.Signal // nil: no ear
+	process  *os.Process
+	line     *os.File            // what closes when this process ends, however it ends
+	listener chan syscall.Signal // nil: no listener
 }
 
-// earAnswer is an ear's answer to a question: a signal that it sends itself and
+// listenerAnswer is a listener's answer to a question: a signal that it sends itself and
 // tells of, like those it got before.
-const earAnswer = syscall.SIGUSR1
+const listenerAnswer = syscall.SIGUSR1
 
-// earSignals are what an ear tells of. The kernel and the runtime hand out
+// listenerSignals are what a listener tells of. The kernel and the runtime hand out
 // pending signals by their numbers, so the answer comes last.
-var earSignals = []os.Signal{syscall.SIGINT, syscall.SIGQUIT, earAnswer}
+var listenerSignals = []os.Signal{syscall.SIGINT, syscall.SIGQUIT, listenerAnswer}
 
-// askedWithin bounds how long the ear's answer is waited for.
+// askedWithin bounds how long the listener's answer is waited for.
 const askedWithin = time.Second
 
-// ask calls f for everything that the ear has heard until now.
+// ask calls f for everything that the listener has heard until now.
 func (g *guard) ask(f func(syscall.Signal)) {
-	if g == nil || g.ear == nil {
+	if g == nil || g.listener == nil {
 		return
 	}
 	if _, err := g.line.Write([]byte("?")); err != nil {
@@ -60,8 +60,8 @@ func (g *guard) ask(f func(syscall.Signal)) {
 	late := time.After(askedWithin)
 	for {
 		select {
-		case sig := <-g.ear:
-			if sig == earAnswer {
+		case sig := <-g.listener:
+			if sig == listenerAnswer {
 				return
 			}
 			f(sig)
@@ -71,12 +71,12 @@ func (g *guard) ask(f func(syscall.Signal)) {
 	}
 }
 
-// heard is where the ear tells; nil, which never does, where there is none.
+// heard is where the listener tells; nil, which never does, where there is none.
 func (g *guard) heard() <-chan syscall.Signal {
 	if g == nil {
 		return nil
 	}
-	return g.ear
+	return g.listener
 }
 
 // NewMark returns a value for Spec.Mark.
@@ -100,8 +100,8 @@ func withMark(env []string, mark string) []string {
 }
 
 // startGuard starts this program once more, as a guard, with nothing open but
-// its end of the line. It is in a session of its own; an ear stays in this one.
-func startGuard(s Spec, mark string, ear bool) (*guard, error) {
+// its end of the line. It is in a session of its own; a listener stays in this one.
+func startGuard(s Spec, mark string, listener bool) (*guard, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -114,7 +114,7 @@ func startGuard(s Spec, mark string, ear bool) (*guard, error) {
 	}
 	defer closeQuietly(null)
 	out, told := null, (*os.File)(nil)
-	if ear {
+	if listener {
 		if told, out, err = os.Pipe(); err != nil {
 			closeQuietly(w)
 			return nil, err
@@ -126,7 +126,7 @@ func startGuard(s Spec, mark string, ear bool) (*guard, error) {
 		whom = "launcher"
 	}
 	p, err := os.StartProcess("/proc/self/exe", []string{GuardName, mark, whom, s.Grace.String(), s.Dir}, &os.ProcAttr{
-		Dir: "/", Env: []string{}, Files: []*os.File{r, out, null}, Sys: &syscall.SysProcAttr{Setsid: !ear, Setpgid: ear},
+		Dir: "/", Env: []string{}, Files: []*os.File{r, out, null}, Sys: &syscall.SysProcAttr{Setsid: !listener, Setpgid: listener},
 	})
 	if err != nil {
 		closeQuietly(w)
@@ -136,8 +136,8 @@ func startGuard(s Spec, mark string, ear bool) (*guard, error) {
 		return nil, err
 	}
 	g := &guard{process: p, line: w}
-	if ear {
-		g.ear = make(chan syscall.Signal, 8)
+	if listener {
+		g.listener = make(chan syscall.Signal, 8)
 		go g.listen(told)
 	}
 	return g, nil
@@ -151,7 +151,7 @@ func (g *guard) listen(from *os.File) {
 		if n, err := from.Read(b); n != 1 || err != nil {
 			return
 		}
-		g.ear <- syscall.Signal(b[0])
+		g.listener <- syscall.Signal(b[0])
 	}
 }
 
@@ -186,15 +186,15 @@ func (g *guard) dismiss() {
 // waits until the other end of line closes, and then ends the job: first the
 // launcher alone, or a script's group, as if the user had ended it; after the
 // grace whatever is left, with TERM, and a second later with KILL. Meanwhile it
-// writes one byte to ear for each signal that the child's group gets.
-func Guard(argv []string, line io.Reader, ear io.Writer) {
+// writes one byte to listener for each signal that the child's group gets.
+func Guard(argv []string, line io.Reader, listener io.Writer) {
 	signal.Ignore(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR2, syscall.SIGPIPE, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU)
 	heard := make(chan os.Signal, 8)
-	signal.Notify(heard, earSignals...)
+	signal.Notify(heard, listenerSignals...)
 	go func() {
 		for sig := range heard {
 			//nolint:errcheck // nobody listens any more
-			_, _ = ear.Write([]byte{byte(sig.(syscall.Signal))})
+			_, _ = listener.Write([]byte{byte(sig.(syscall.Signal))})
 		}
 	}()
 	//nolint:errcheck // only a name
@@ -225,7 +225,7 @@ func Guard(argv []string, line io.Reader, ear io.Writer) {
 		if n, err := line.Read(question); n == 0 || err != nil {
 			break
 		}
-		send(os.Getpid(), earAnswer)
+		send(os.Getpid(), listenerAnswer)
 	}
 	left := j.processes()
 	switch {

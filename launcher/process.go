@@ -342,7 +342,7 @@ const echo = 200 * time.Millisecond
 // called fabrun) would have got it too. A launcher's second interrupt ends the
 // job; a program may use the key for something else (a debugger).
 func (c *child) overheard(sig syscall.Signal) {
-	if sig == earAnswer || time.Since(c.grouped) < echo {
+	if sig == listenerAnswer || time.Since(c.grouped) < echo {
 		return
 	}
 	others, _ := ownGroup()

@@ -187,7 +187,7 @@ func TestTerminalInterrupt(t *testing.T) {
 	}
 }
 
-// listening waits until the ear is in the group of the job.
+// listening waits until the listener is in the group of the job.
 func (s *screen) listening(pid int) {
 	s.t.Helper()
 	job, ok := readProcess(pid)
@@ -228,7 +228,7 @@ func TestTerminalSecondInterrupt(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.listening(pid)
-	// Two that come before the ear has run are one to it, as to any process. The
+	// Two that come before the listener has run are one to it, as to any process. The
 	// key also makes the terminal drop what it has not shown yet (termios(3),
 	// NOFLSH), fabrun's own line too: then the prompt is what comes next.
 	next := "one"

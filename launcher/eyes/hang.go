@@ -45,7 +45,7 @@ func (c HangConfig) after() time.Duration {
 	return c.After
 }
 
-// argv are the flags for the eye of another node.
+// argv are the flags for the session on another node.
 func (c HangConfig) argv() []string {
 	if c.after() == 0 {
 		return nil

@@ -105,8 +105,8 @@ func (k *keptLogs) close() (string, error) {
 	return k.dir, nil
 }
 
-// EachLog reads the private logs of a run directory in pieces.
-func EachLog(dir string, piece func(name string, text []byte)) error {
+// eachLog reads the private logs of a run directory in pieces.
+func eachLog(dir string, piece func(name string, text []byte)) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err

@@ -122,7 +122,7 @@ func TestNodeThatAnswersNoMoreIsNamedAndTheJobEnded(t *testing.T) {
 }
 
 // TestFailedJobNamesTheNodeThatAnswersNoMore: the launcher may notice first, and
-// says so in many words; the eye's own connection has not even broken yet.
+// says so in many words; the session's own connection has not even broken yet.
 func TestFailedJobNamesTheNodeThatAnswersNoMore(t *testing.T) {
 	for _, c := range []struct {
 		name   string

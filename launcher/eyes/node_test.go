@@ -12,7 +12,7 @@ import (
 	"fabrun/launcher/watch"
 )
 
-// TestEyesTellSilence: an eye says once that its logs have fallen silent, and when
+// TestEyesTellSilence: a node says once that its logs have fallen silent, and when
 // they go on.
 func TestEyesTellSilence(t *testing.T) {
 	dir := t.TempDir()

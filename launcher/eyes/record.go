@@ -68,7 +68,7 @@ func (w *Job) keepLogs() error {
 	}
 	var err error
 	if w.cfg.Dir != "" {
-		err = EachLog(w.cfg.Dir, func(name string, text []byte) { w.record.kept.add("", name, text) })
+		err = eachLog(w.cfg.Dir, func(name string, text []byte) { w.record.kept.add("", name, text) })
 	}
 	dir, kerr := w.record.kept.close()
 	if dir != "" && !w.cfg.Quiet {

@@ -149,7 +149,7 @@ func (w *Job) sessionArgv(by Nodes, p plan.Plan, dir string) []string {
 func (w *Job) read(e *session, others []string, here bool) {
 	defer close(e.done)
 	var once sync.Once
-	err := report.ReadEye(e.stream.Stdout, report.EyeHandler{
+	err := report.ReadStream(e.stream.Stdout, report.StreamHandler{
 		Start: func(string) { once.Do(func() { close(e.ready) }) },
 		Event: w.elsewhere, Sample: w.sample, Relay: w.relay, Verdict: w.heard,
 		Quiet: func(procs []watch.Standing) { w.quiet(e.host, procs) },

@@ -96,7 +96,7 @@ func (a *Call) findHosts(ctx context.Context, job *Sight, o Options, p probed) e
 		})
 		return nil
 	}
-	job.untold = a.hasToBeTold(ctx, job, p)
+	job.tellHosts = a.hasToBeTold(ctx, job, p)
 	return nil
 }
 

@@ -187,25 +187,25 @@ func (a *Call) chooseHosts(job *Sight, o Options, here topology.Host) error {
 
 // Sight is what was seen of a job before anything is decided.
 type Sight struct {
-	cmd      cmdline.Command
-	launcher []string // directories that the launcher was found in
-	alloc    hosts.Allocation
-	given    bool // the hosts were named to fabrun
-	untold   bool // the launcher does not know the hosts' source: it has to be told them all
-	ordered  bool // the hosts are in another order than their source has them
-	local    bool // every rank runs on this machine
-	own      bool // of several nodes, each with a fabrun of its own, this is one
-	hosts    []topology.Host
-	names    []string // what the launcher calls the hosts, in step; nil: one host stands for all
-	assumed  int      // how many hosts the one stands for
-	program  plan.ProgramFacts
-	self     string   // fabrun's path on every node; "" unknown
-	np       *int     // ranks that the case wants, where the command line does not say; nil none
-	root     bool     // the launcher runs as root
-	shims    []string // launchers that are there for a script to call
-	notes    []string
-	finds    []finding.Finding
-	look     plan.Look
+	cmd       cmdline.Command
+	launcher  []string // directories that the launcher was found in
+	alloc     hosts.Allocation
+	given     bool // the hosts were named to fabrun
+	tellHosts bool // the launcher does not know the hosts' source: it has to be told them all
+	ordered   bool // the hosts are in another order than their source has them
+	local     bool // every rank runs on this machine
+	own       bool // of several nodes, each with a fabrun of its own, this is one
+	hosts     []topology.Host
+	names     []string // what the launcher calls the hosts, in step; nil: one host stands for all
+	assumed   int      // how many hosts the one stands for
+	program   plan.ProgramFacts
+	self      string   // fabrun's path on every node; "" unknown
+	np        *int     // ranks that the case wants, where the command line does not say; nil none
+	root      bool     // the launcher runs as root
+	shims     []string // launchers that are there for a script to call
+	notes     []string
+	finds     []finding.Finding
+	look      plan.Look
 
 	unreached string // why the hosts cannot be looked at yet; "" they can
 }
@@ -351,7 +351,7 @@ func (a *Call) decide(job Sight, o Options) (plan.Plan, error) {
 	}
 	p := plan.Build(plan.Request{
 		Command: job.cmd, Env: a.Env, Look: job.look, Hosts: job.alloc, Place: place,
-		HostsGiven: job.given && placement.Hostfile || job.untold, Local: job.local, Result: res, Self: job.self, Workload: workload, SSH: o.Ways.LauncherSSH(), Flags: a.FlagsAgain(o),
+		HostsGiven: job.given && placement.Hostfile || job.tellHosts, Local: job.local, Result: res, Self: job.self, Workload: workload, SSH: o.Ways.LauncherSSH(), Flags: a.FlagsAgain(o),
 		Root: job.root, Program: job.program, Shims: job.shims, Ordered: job.ordered, NP: job.np,
 		Table: table,
 	})

@@ -63,13 +63,13 @@ type ProgramFacts struct {
 // those are never changed and stay in order.
 type builder struct {
 	Request
-	plan    Plan
-	options map[int][]Arg // words before the user's word of that index: the launcher's options
-	front   map[int][]Arg // likewise, after those: in front of the program
-	given   []envgen.Setting
-	twins   []string
-	byArgv  bool // the launcher forwards nothing: variables travel in argv
-	rank    bool // fabrun rank stands in front of the program
+	plan     Plan
+	options  map[int][]Arg // words before the user's word of that index: the launcher's options
+	front    map[int][]Arg // likewise, after those: in front of the program
+	given    []envgen.Setting
+	prefixes []string
+	byArgv   bool // the launcher forwards nothing: variables travel in argv
+	rank     bool // fabrun rank stands in front of the program
 }
 
 // Build decides what is started. It is pure: the same request gives the same
@@ -402,9 +402,9 @@ func (b *builder) container() {
 		w := b.Command.Wrapped(ctx)
 		switch w.Container {
 		case "apptainer":
-			b.twins = []string{"APPTAINERENV_"}
+			b.prefixes = []string{"APPTAINERENV_"}
 		case "singularity":
-			b.twins = []string{"SINGULARITYENV_"}
+			b.prefixes = []string{"SINGULARITYENV_"}
 		case "docker", "podman", "nerdctl", "enroot":
 			flag := "-e"
 			if w.Container == "enroot" {
@@ -425,7 +425,7 @@ func (b *builder) container() {
 	case "shifter", "sarus", "oci":
 		b.note("whether %s hands the environment on to the program is not known to fabrun", b.Command.Container())
 	}
-	for _, prefix := range b.twins {
+	for _, prefix := range b.prefixes {
 		for _, v := range slices.Clone(b.plan.Env) {
 			v.Name, v.Why = prefix+v.Name, "the same inside the container, whatever the image sets"
 			b.set(v)
@@ -520,7 +520,7 @@ func (b *builder) rankWrapper() {
 			}
 		}
 	}
-	t.Twins = b.twins
+	t.Prefixes = b.prefixes
 	if b.plan.Dialect.Alone {
 		return
 	}

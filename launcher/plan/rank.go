@@ -99,7 +99,7 @@ func (t RankTable) Decide(f RankFacts) RankDecision {
 	class := t.Class(f.HostNames...)
 	if class == nil {
 		d.Stranger = len(t.Classes) > 0
-		d.twins(t.Twins)
+		d.repeat(t.Prefixes)
 		return d
 	}
 	d.Vars = append(d.Vars, class.Vars...)
@@ -141,11 +141,11 @@ func (t RankTable) Decide(f RankFacts) RankDecision {
 			}
 		}
 	}
-	d.twins(t.Twins)
+	d.repeat(t.Prefixes)
 	return d
 }
 
-func (d *RankDecision) twins(prefixes []string) {
+func (d *RankDecision) repeat(prefixes []string) {
 	for _, kv := range slices.Clone(d.Vars) {
 		for _, p := range prefixes {
 			d.Vars = append(d.Vars, p+kv)

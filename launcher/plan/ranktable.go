@@ -20,13 +20,13 @@ type RankTable struct {
 	// Hosts maps a host's name to its class; nil: every host is of class 0.
 	Hosts   map[string]int `json:"hosts,omitempty"`
 	Classes []RankClass    `json:"classes"`
-	// Twins are the prefixes under which every variable is repeated, for a
+	// Prefixes are the prefixes under which every variable is repeated, for a
 	// container runtime that drops the environment: "APPTAINERENV_".
-	Twins []string `json:"twins,omitempty"`
-	Bind  bool     `json:"bind,omitempty"`  // bind ranks whose mask is wide
-	Vars  []string `json:"vars,omitempty"`  // NAME=VALUE for every host, where the launcher does not forward
-	Dir   string   `json:"dir,omitempty"`   // private directory that must exist on the rank's node
-	Local int      `json:"local,omitempty"` // ranks per node where the launcher does not say; 0 unknown
+	Prefixes []string `json:"twins,omitempty"`
+	Bind     bool     `json:"bind,omitempty"`  // bind ranks whose mask is wide
+	Vars     []string `json:"vars,omitempty"`  // NAME=VALUE for every host, where the launcher does not forward
+	Dir      string   `json:"dir,omitempty"`   // private directory that must exist on the rank's node
+	Local    int      `json:"local,omitempty"` // ranks per node where the launcher does not say; 0 unknown
 }
 
 // RankClass is what hosts that are alike have in common.

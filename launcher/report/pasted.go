@@ -136,7 +136,7 @@ func GIDs(w io.Writer, g pasted.GIDs, v health.Verdict, fs []finding.Finding) er
 		}
 		t.printf("%-*s  port %d  GID index %-3s %s\n", width, printable(p.HCA), p.Port, word, printable(why))
 	}
-	t.untold(v)
+	t.nothingFollows(v)
 	return t.findings(fs)
 }
 
@@ -193,12 +193,12 @@ func QoS(w io.Writer, q pasted.QoS, v health.Verdict, fs []finding.Finding) erro
 			t.printf("  DSCPs that reach them: %s\n", ranges(dscps))
 		}
 	}
-	t.untold(v)
+	t.nothingFollows(v)
 	return t.findings(fs)
 }
 
-// untold says that nothing follows from what was read.
-func (t *text) untold(v health.Verdict) {
+// nothingFollows says that nothing follows from what was read.
+func (t *text) nothingFollows(v health.Verdict) {
 	if v == health.Unknown {
 		t.printf("unknown: the text does not say enough to tell that this carries RDMA\n")
 	}
@@ -303,7 +303,7 @@ func Ports(w io.Writer, p pasted.Ports, v health.Verdict, fs []finding.Finding) 
 		}
 		t.printf("%s\n", strings.Join(words, "  "))
 	}
-	t.untold(v)
+	t.nothingFollows(v)
 	return t.findings(fs)
 }
 

@@ -32,7 +32,7 @@ type recordLine struct {
 	Counters *watch.CounterVerdict `json:"counters,omitempty"`
 	Kept     *contract.Kept        `json:"kept,omitempty"` // what became of the rails that the plan promised
 	Exit     *RecordExit           `json:"exit,omitempty"`
-	Relay    string                `json:"relay,omitempty"` // a line for the user's eyes, of an eye's stream only
+	Relay    string                `json:"relay,omitempty"` // a line for the user's eyes, of a session's stream only
 	Quiet    *recordQuiet          `json:"quiet,omitempty"` // likewise
 	Log      *recordLog            `json:"log,omitempty"`   // likewise
 	Look     *hang.Look            `json:"look,omitempty"`  // likewise
@@ -125,8 +125,8 @@ func (r *Recorder) Look(l hang.Look) { r.line(recordLine{Look: &l}) }
 // Log passes on a piece of a log file of this node, to be kept beside the record.
 func (r *Recorder) Log(name string, text []byte) { r.line(recordLine{Log: &recordLog{name, text}}) }
 
-// EyeHandler takes what the eye of another node says, as it says it.
-type EyeHandler struct {
+// StreamHandler takes what the session on another node says, as it says it.
+type StreamHandler struct {
 	Start   func(host string)
 	Event   func(watch.Event)
 	Sample  func(watch.Sample)
@@ -137,10 +137,10 @@ type EyeHandler struct {
 	Look    func(hang.Look)
 }
 
-// ReadEye reads the stream of an eye (fabrun watch --follow), which is a record
+// ReadStream reads the stream of a session (fabrun watch --follow), which is a record
 // of one node, to its end. Lines that are none of its are skipped: log-in
 // banners come first on some clusters.
-func ReadEye(r io.Reader, h EyeHandler) error {
+func ReadStream(r io.Reader, h StreamHandler) error {
 	sc := bufio.NewScanner(r)
 	sc.Buffer(make([]byte, 64<<10), maxRecordLine)
 	for sc.Scan() {

@@ -262,10 +262,10 @@ func TestRankList(t *testing.T) {
 	}
 }
 
-func TestReadEyeSkipsBanners(t *testing.T) {
+func TestReadStreamSkipsBanners(t *testing.T) {
 	text := append([]byte("Welcome to the cluster\n{not json\n"), recorded(t, 0, 1<<30, 1)...)
 	var events, samples, verdicts int
-	err := ReadEye(bytes.NewReader(text), EyeHandler{
+	err := ReadStream(bytes.NewReader(text), StreamHandler{
 		Event: func(watch.Event) { events++ }, Sample: func(watch.Sample) { samples++ }, Verdict: func(watch.Verdict) { verdicts++ },
 	})
 	if err != nil || events != 1 || samples != 4 || verdicts != 1 {

@@ -23,7 +23,7 @@ var phaseNames = [...]string{
 }
 
 // Standing is how far one process has come and what it said of itself, as far as
-// a stalled job is judged by it. Its JSON is what the eye of a node tells the head.
+// a stalled job is judged by it. Its JSON is what a session on a node tells the head.
 type Standing struct {
 	Host     string `json:"host"`
 	PID      uint32 `json:"pid"`

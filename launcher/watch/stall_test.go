@@ -93,7 +93,7 @@ func nodeLog(node int, upTo ...string) string {
 	return b.String()
 }
 
-// TestStallOfAllNodes: what each node's eye saw, put together.
+// TestStallOfAllNodes: what each node's session saw, put together.
 func TestStallOfAllNodes(t *testing.T) {
 	up := []string{"bootstrap", "version", "devices", "network", "start"}
 	full := append(slices.Clone(up), "channels", "rings", "done")
