@@ -15,13 +15,13 @@ func (s *state) knownBugs(n *node, vars []Var) {
 	if len(versions) == 0 || len(n.use) == 0 {
 		return
 	}
-	bugs, err := profiles.Bugs()
+	bugs, err := profiles.BugsOf(func(b profiles.Bug) bool { v := versions[b.Library]; return v != "" && HasBug(b, v) })
 	if err != nil {
 		return // the test of the file says so
 	}
 	for _, b := range bugs {
 		v := versions[b.Library]
-		if v == "" || !HasBug(b, v) || !s.bites(b.When, n, vars) {
+		if !s.bites(b.When, n, vars) {
 			continue
 		}
 		f := finding.Finding{

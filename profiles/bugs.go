@@ -3,7 +3,7 @@ package profiles
 import (
 	_ "embed" // bugs.toml
 	"fmt"
-	"sync"
+	"strings"
 
 	"github.com/BurntSushi/toml"
 )
@@ -40,18 +40,48 @@ type BugWhen struct {
 }
 
 // Bugs are the known bugs, in the order of their file.
-func Bugs() ([]Bug, error) { return bugs() }
+func Bugs() ([]Bug, error) { return BugsOf(func(Bug) bool { return true }) }
 
-var bugs = sync.OnceValues(func() ([]Bug, error) {
-	var file struct {
-		Bug []Bug `toml:"bug"`
+// BugsOf are those whose library and versions may be asked for: of every entry
+// these alone are looked at, and the rest is parsed where may says so. To parse
+// all of them costs more than to decide a plan.
+func BugsOf(may func(Bug) bool) ([]Bug, error) {
+	var bugs []Bug
+	_, entries, _ := strings.Cut(bugsTOML, bugHead)
+	for entry := range strings.SplitSeq(entries, bugHead) {
+		if b := bugVersions(entry); !may(b) {
+			continue
+		}
+		var b Bug
+		md, err := toml.Decode(entry, &b)
+		if err != nil {
+			return nil, fmt.Errorf("read bugs.toml: %w", err)
+		}
+		if extra := md.Undecoded(); len(extra) > 0 {
+			return nil, fmt.Errorf("read bugs.toml: unknown key %q", extra[0])
+		}
+		bugs = append(bugs, b)
 	}
-	md, err := toml.Decode(bugsTOML, &file)
-	if err != nil {
-		return nil, fmt.Errorf("read bugs.toml: %w", err)
+	return bugs, nil
+}
+
+const bugHead = "[[bug]]\n"
+
+// bugVersions reads the lines of an entry that hold one plain word.
+func bugVersions(entry string) (b Bug) {
+	for line := range strings.Lines(entry) {
+		key, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " = ")
+		value = strings.Trim(value, `"`)
+		switch key {
+		case "library":
+			b.Library = value
+		case "from":
+			b.From = value
+		case "last":
+			b.Last = value
+		case "fixed_in":
+			b.FixedIn = value
+		}
 	}
-	if extra := md.Undecoded(); len(extra) > 0 {
-		return nil, fmt.Errorf("read bugs.toml: unknown key %q", extra[0])
-	}
-	return file.Bug, nil
-})
+	return b
+}

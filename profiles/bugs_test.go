@@ -43,3 +43,21 @@ func TestBugs(t *testing.T) {
 		}
 	}
 }
+
+// TestBugsOf: what is looked at before an entry is parsed is what is in it.
+func TestBugsOf(t *testing.T) {
+	var heads []Bug
+	all, err := BugsOf(func(b Bug) bool { heads = append(heads, b); return true })
+	if err != nil || len(all) != len(heads) || len(all) < 20 {
+		t.Fatalf("%d bugs of %d entries, %v", len(all), len(heads), err)
+	}
+	for i, b := range all {
+		if want := (Bug{Library: b.Library, From: b.From, Last: b.Last, FixedIn: b.FixedIn}); heads[i] != want {
+			t.Errorf("%s: looked at %+v; parsed %+v", b.ID, heads[i], want)
+		}
+	}
+	none, err := BugsOf(func(b Bug) bool { return b.Library == "no library" })
+	if err != nil || len(none) != 0 {
+		t.Errorf("%d bugs of no library, %v", len(none), err)
+	}
+}
