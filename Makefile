@@ -67,8 +67,11 @@ fuzz: ## every fuzz target for FUZZTIME each
 demo: build ## the main job on this machine, then the plan of an 8-GPU, 8-rail host (LAB=1: on two nodes with RDMA)
 	@$(if $(LAB),testdata/lab/demo.sh,testdata/demo/demo.sh)
 
-bench: build ## fabrun beside its peers, in one run (N=20 runs each)
-	$(GO) run ./testdata/bench -fabrun bin/fabrun -n $${N:-20}
+PEERS := hwloc clustershell pdsh openmpi-bin openssh-server openssh-client
+bench: build ## fabrun beside its peers, in one run (N=20 runs each; PAGE=docs/performance.md writes the page)
+	@dpkg -s $(PEERS) >/dev/null 2>&1 || testdata/tools/need $(PEERS)
+	$(GO) build -o bin/bench ./testdata/bench
+	bin/bench -fabrun bin/fabrun -n $${N:-20} $(if $(PAGE),-all -page $(PAGE))
 
 realdata: ## how many truths of the real data are met, per kind
 	@$(GO) test -count=1 -v -run Realdata ./... 2>&1 | grep -E 'realdata:|^--- (FAIL|SKIP)' | sed 's/^ *[a-z_]*\.go:[0-9]*: //'

@@ -28,7 +28,8 @@ type race struct {
 	bar   string // what the design promises
 	prep  func(dir, fabrun string) error
 	lanes []lane
-	n     int // runs a lane; 0 is the flag's
+	n     int  // runs a lane; 0 is the flag's
+	times bool // the first lane is the measure of the others
 	// special is a measurement of its own instead of lanes.
 	special func(w io.Writer, dir, fabrun string) error
 }
@@ -47,18 +48,30 @@ const mib = 1 << 20
 func races() []race {
 	return []race{
 		{
-			name: "plan", bar: "≤ 5 ms and under lstopo on its own cached XML",
-			prep: func(dir, fabrun string) error {
-				out, err := exec.Command("lstopo", "--of", "xml").Output()
-				if err != nil {
-					return fmt.Errorf("lstopo --of xml: %w", err)
-				}
-				return os.WriteFile(filepath.Join(dir, "lstopo.xml"), out, 0o600)
-			},
+			name: "plan", bar: "≤ 5 ms or 5 times an empty program; under lstopo on the same 8-GPU host",
+			prep: eightGPUsXML,
 			lanes: []lane{
 				{name: "fabrun plan --from 8x10 snapshot", argv: []string{"{fabrun}", "plan", "--from", "testdata/hosts/dgx-roce-8x8.snap", "--profile", "roce-dscp26", "--", "torchrun", "train.py"}},
-				{name: "lstopo -i its XML", argv: []string{"lstopo", "-i", "{dir}/lstopo.xml", "--of", "console"}},
-				{name: "true", argv: []string{"true"}},
+				{name: "lstopo -i the same host's XML", argv: []string{"lstopo", "-i", "{dir}/lstopo.xml", "--of", "console"}},
+				{name: "an empty Go program", argv: []string{"{dir}/empty"}},
+			},
+		},
+		{
+			name: "live", bar: "under lstopo on this machine",
+			lanes: []lane{
+				{name: "fabrun env", argv: []string{"{fabrun}", "env"}},
+				{name: "lstopo", argv: []string{"lstopo", "--of", "console"}},
+				{name: "fabrun topo", argv: []string{"{fabrun}", "topo"}},
+			},
+		},
+		{name: "start", bar: "below 2.5 times an empty Go program, for every verb", lanes: starts(), times: true},
+		{
+			name: "launch", bar: "≤ 10 ms over bare mpirun, and not growing with ranks",
+			lanes: []lane{
+				{name: "fabrun mpirun -np 2 true", argv: []string{"{fabrun}", "mpirun", "-np", "2", "true"}, env: asRoot},
+				{name: "mpirun -np 2 true", argv: []string{"mpirun", "-np", "2", "true"}, env: asRoot},
+				{name: "fabrun mpirun -np 16 true", argv: []string{"{fabrun}", "mpirun", "-np", "16", "true"}, env: asRoot},
+				{name: "mpirun -np 16 true", argv: []string{"mpirun", "-np", "16", "true"}, env: asRoot},
 			},
 		},
 		{
@@ -118,6 +131,43 @@ func races() []race {
 	}
 }
 
+// asRoot lets Open MPI run where this does, and more ranks than there are cores.
+var asRoot = []string{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "OMPI_MCA_rmaps_base_oversubscribe=1", "OMPI_MCA_hwloc_base_binding_policy=none"}
+
+// starts are an empty program and each verb's start: to its help, which is all of
+// it but the work.
+func starts() []lane {
+	lanes := []lane{{name: "an empty Go program", argv: []string{"{dir}/empty"}}}
+	for _, verb := range []string{"version", "run", "plan", "rank", "watch", "report", "check", "diff", "hosts", "topo", "slurm", "snapshot", "lint", "env", "profile", "dscp"} {
+		lanes = append(lanes, lane{name: "fabrun " + verb + " --help", argv: []string{"{fabrun}", verb, "--help"}})
+	}
+	return lanes
+}
+
+// emptyProgram builds what a Go program costs that does nothing.
+func emptyProgram(dir string) error {
+	source := filepath.Join(dir, "empty.go")
+	if err := os.WriteFile(source, []byte("package main\n\nfunc main() {}\n"), 0o600); err != nil {
+		return err
+	}
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(dir, "empty"), source)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("go build of an empty program: %w: %s", err, out)
+	}
+	return nil
+}
+
+// firstLines are the first lines that a program prints, on either stream.
+func firstLines(n int, name string, args ...string) string {
+	out, err := exec.Command(name, args...).CombinedOutput()
+	if err != nil && len(out) == 0 {
+		return "not here"
+	}
+	all := strings.Split(strings.TrimSpace(string(out)), "\n")
+	return strings.Join(all[:min(n, len(all))], "\n")
+}
+
 // fill writes about size bytes made of pieces(i).
 func fill(path string, size int, piece func(b *bytes.Buffer, i int)) error {
 	f, err := os.Create(path)
@@ -140,19 +190,22 @@ func fill(path string, size int, piece func(b *bytes.Buffer, i int)) error {
 func main() {
 	fabrun := flag.String("fabrun", "bin/fabrun", "the static `binary`")
 	n := flag.Int("n", 20, "runs of each contestant")
+	page := flag.String("page", "", "write this Markdown `file`, with the growth curves")
+	all := flag.Bool("all", false, "with -page: the curves' largest sizes, too (a log of 10 GB)")
 	tick := flag.Int("tick", 0, "be the job of watch-latency: print so many lines with the time")
 	flag.Parse()
 	if *tick > 0 {
 		ticker(*tick)
 		return
 	}
-	if err := bench(*fabrun, *n, flag.Args(), os.Stdout); err != nil {
+	if err := work(*fabrun, *n, flag.Args(), *page, *all); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func bench(fabrun string, n int, only []string, w io.Writer) error {
+// work runs the races, and for a page the growth curves behind them.
+func work(fabrun string, n int, only []string, page string, all bool) error {
 	fabrun, err := filepath.Abs(fabrun)
 	if err != nil {
 		return err
@@ -162,6 +215,19 @@ func bench(fabrun string, n int, only []string, w io.Writer) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
+	if err := emptyProgram(dir); err != nil {
+		return err
+	}
+	var measured, growth bytes.Buffer
+	facts := factsOf(fabrun)
+	if err := bench(io.MultiWriter(os.Stdout, &measured), dir, fabrun, n, only); err != nil || page == "" {
+		return err
+	}
+	grow(io.MultiWriter(os.Stdout, &growth), dir, fabrun, all)
+	return os.WriteFile(page, []byte(pageOf(measured.String(), growth.String(), facts)), 0o644)
+}
+
+func bench(w io.Writer, dir, fabrun string, n int, only []string) error {
 	for _, r := range races() {
 		if len(only) > 0 && !slices.Contains(only, r.name) {
 			continue
@@ -217,7 +283,11 @@ func bench(fabrun string, n int, only []string, w io.Writer) error {
 			// The processor time of all its processes says more than the clock
 			// where others use the machine too.
 			fmt.Fprintf(w, "  cpu %8.2f ms  rss %3d MB", ms(cpu), memory[i]>>10)
-			if i > 0 && first > 0 && cpu > 0 {
+			switch {
+			case i == 0 || first == 0 || cpu == 0:
+			case r.times:
+				fmt.Fprintf(w, "  (%.2f times the first, %.2f of its cpu)", float64(med)/float64(first), float64(cpu)/float64(firstCPU))
+			default:
 				fmt.Fprintf(w, "  (ours takes %.2f of it, %.2f of its cpu)", float64(first)/float64(med), float64(firstCPU)/float64(cpu))
 			}
 			fmt.Fprintln(w)
@@ -240,7 +310,7 @@ func once(l lane, dir, fabrun string) (used, error) {
 	for i, a := range l.argv {
 		argv[i] = strings.NewReplacer("{dir}", dir, "{fabrun}", fabrun).Replace(a)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Env = os.Environ()

@@ -97,7 +97,7 @@ rm -r "$r/etc/fabrun"
 in_root dpkg -P fabrun >/dev/null 2>&1 || true
 
 say '.rpm: install, upgrade, remove'
-rpms() { rpm --force-debian --root "$work/empty" --dbpath /var/lib/rpm "$@"; }
+rpms() { rpm --root "$work/empty" --dbpath /var/lib/rpm "$@"; }
 rpms --initdb
 listing "$work/empty" >"$work/before"
 rpms -i --nodeps --ignorearch "$old"/*.x86_64.rpm
