@@ -39,7 +39,8 @@ far each GPU is from each HCA as a matrix, and say what is good and what is not.
 
 Distances are NCCL's (PIX, PXB, PHB, SYS), with NODE where nvidia-smi topo -m
 shows it; --json has both, with the PCI addresses on the way. A virtual machine
-that hides its PCIe switches is said to, and no distance is made up.
+that hides its PCIe switches is said to, and no distance is made up. With -v, as
+in 'fabrun check', ghw and rdmamap are asked what they see, too.
 
 --validate compares a topology file meant for NCCL_TOPO_FILE with the machine;
 --matrix judges the output of nvidia-smi topo -m from another machine.
@@ -67,7 +68,7 @@ func runTopo(ctx context.Context, a *app, o topoOptions) error {
 	if o.matrix != "" {
 		return runTopoMatrix(a, o.matrix)
 	}
-	h, found, err := a.Look(ctx, live.Options{Helper: a.Helper(), Opinions: true})
+	h, found, err := a.Look(ctx, live.Options{Helper: a.Helper(), Opinions: a.Verbose})
 	if err != nil {
 		return err
 	}
