@@ -615,3 +615,13 @@ func PFCMask(priorities []int) string {
 	}
 	return string(bits)
 }
+
+// Netdev is the network device of that name; nil where there is none.
+func (h *Host) Netdev(name string) *Netdev {
+	for i := range h.Netdevs {
+		if name != "" && h.Netdevs[i].Name == name {
+			return &h.Netdevs[i]
+		}
+	}
+	return nil
+}

@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"fabrun/launcher/check"
 	"fabrun/launcher/exit"
 	"fabrun/launcher/files"
-	"fabrun/launcher/preflight"
 	"fabrun/launcher/report"
 	"fabrun/topology"
 	"fabrun/topology/finding"
@@ -171,7 +171,7 @@ func (a *app) pastedCheck(fragment topology.Host, unread []finding.Finding, told
 	}
 	e := health.Expect{AnyQoS: true}
 	if p != nil {
-		e = preflight.Expectations(*p)
+		e = check.Expectations(*p)
 		e.AnyQoS = true
 	}
 	// Ports of the other kind are somebody else's, unless there are no others.

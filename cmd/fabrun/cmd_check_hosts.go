@@ -12,12 +12,13 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"fabrun/launcher/check"
 	"fabrun/launcher/exit"
 	"fabrun/launcher/files"
 	"fabrun/launcher/hosts"
 	"fabrun/launcher/job"
 	"fabrun/launcher/look"
-	"fabrun/launcher/preflight"
+	"fabrun/launcher/measure"
 	"fabrun/launcher/remote"
 	"fabrun/launcher/report"
 	"fabrun/launcher/trial"
@@ -127,7 +128,7 @@ type checked struct {
 
 // trialOptions are what the flags say of measuring.
 func (o hostChecks) trialOptions() trial.Options {
-	return trial.Options{Pairs: preflight.Mode(o.pairs), GPU: o.gpu, Latency: o.latency, Compare: o.compare, Dir: o.collectives.dir}
+	return trial.Options{Pairs: measure.Mode(o.pairs), GPU: o.gpu, Latency: o.latency, Compare: o.compare, Dir: o.collectives.dir}
 }
 
 // runCheckHosts looks at snapshots, at this machine, or at the job's hosts, and
@@ -164,7 +165,7 @@ func (a *app) checkNode(ctx context.Context, o hostChecks, snapshots []string) e
 	}
 	inside := slices.ContainsFunc(looked, func(h topology.Host) bool { return h.Container.Kind != "" })
 	res.Findings = slices.DeleteFunc(res.Findings, func(f finding.Finding) bool {
-		return f.Severity != finding.Error || inside && preflight.OfProcess(f)
+		return f.Severity != finding.Error || inside && check.OfProcess(f)
 	})
 	if _, err := fmt.Fprintln(a.Stdout, report.Cut(report.OneLine(res), npdLength)); err != nil {
 		return &exit.Error{Code: npdUnknown, Err: err}
@@ -175,8 +176,8 @@ func (a *app) checkNode(ctx context.Context, o hostChecks, snapshots []string) e
 // checkHosts looks and measures, and shows nothing.
 func (a *app) checkHosts(ctx context.Context, o hostChecks, snapshots []string) (report.Checked, []topology.Host, error) {
 	var none report.Checked
-	mode := preflight.Mode(o.pairs)
-	if !slices.Contains([]preflight.Mode{"off", preflight.Quick, preflight.Ring, preflight.Full}, mode) {
+	mode := measure.Mode(o.pairs)
+	if !slices.Contains([]measure.Mode{"off", measure.Quick, measure.Ring, measure.Full}, mode) {
 		return none, nil, exit.UsageError(fmt.Errorf("--pairs %q: there is no such mode", o.pairs), "off, quick, ring or full")
 	}
 	if o.compare != "" && o.compare != "tcp" {
@@ -217,12 +218,12 @@ func (a *app) checkHosts(ctx context.Context, o hostChecks, snapshots []string) 
 	for _, r := range rails {
 		byRail = append(byRail, r.Ports)
 	}
-	ports := preflight.JobPorts(c.Hosts, byRail)
+	ports := check.JobPorts(c.Hosts, byRail)
 	for i, h := range c.Hosts {
-		res.Findings = append(res.Findings, preflight.HostFindings(h, prof, preflight.Job{Ports: ports[i]})...)
+		res.Findings = append(res.Findings, check.HostFindings(h, prof, check.Job{Ports: ports[i]})...)
 		res.Findings = append(res.Findings, live.Disagreements(&h)...)
 	}
-	res.Findings = append(res.Findings, preflight.Across(c.Hosts, ports)...)
+	res.Findings = append(res.Findings, check.Across(c.Hosts, ports)...)
 	c.Transport, c.Profile, c.Rails = t, prof, rails
 	at := trial.Trial{Site: c.Site, Env: a.Env, Progress: a.Progress, Self: a.Self(), Again: func(hosts string) []string {
 		return a.FlagsAgain(job.Options{Hosts: hosts, Ways: o.nodes, Preflight: job.PreflightOff})
@@ -233,7 +234,7 @@ func (a *app) checkHosts(ctx context.Context, o hostChecks, snapshots []string) 
 	if o.bringup {
 		err = at.BringUp(ctx, o.trialOptions(), ports, &res)
 	} else {
-		err = measure(ctx, at, o, &res)
+		err = tryAll(ctx, at, o, &res)
 	}
 	if err != nil {
 		return none, nil, err
@@ -241,8 +242,8 @@ func (a *app) checkHosts(ctx context.Context, o hostChecks, snapshots []string) 
 	return res, c.Hosts, nil
 }
 
-// measure runs what was asked for beside looking.
-func measure(ctx context.Context, s trial.Trial, o hostChecks, res *report.Checked) error {
+// tryAll runs what was asked for beside looking.
+func tryAll(ctx context.Context, s trial.Trial, o hostChecks, res *report.Checked) error {
 	if o.pairs != "off" {
 		if err := s.Pairs(ctx, o.trialOptions(), res); err != nil {
 			return err
@@ -322,7 +323,7 @@ func (a *app) checkJobHosts(ctx context.Context, o hostChecks) (checked, remote.
 			slots[i] = *h.Slots
 		}
 	}
-	seen.Finds = append(seen.Finds, preflight.Slots(alloc.Names(), slots)...)
+	seen.Finds = append(seen.Finds, check.Slots(alloc.Names(), slots)...)
 	for _, h := range alloc.Hosts {
 		c.names = append(c.names, h.Name)
 	}

@@ -6,7 +6,7 @@ import (
 	"os"
 
 	"fabrun/launcher/exit"
-	"fabrun/launcher/preflight"
+	"fabrun/launcher/measure"
 	"fabrun/launcher/report"
 	"fabrun/profiles"
 	"fabrun/topology/finding"
@@ -27,7 +27,7 @@ func checkPerftest(a *app, _ checkOptions, text string) ([]finding.Finding, erro
 	if err != nil {
 		return nil, notThis("perftest", err)
 	}
-	v, fs := preflight.JudgePerftest(p, preflight.ExpectOf(prof))
+	v, fs := measure.JudgePerftest(p, measure.ExpectOf(prof))
 	if a.JSON {
 		return fs, report.PerftestJSON(a.Stdout, p, v, fs)
 	}
@@ -47,7 +47,7 @@ func checkNCCLTests(a *app, o checkOptions, text string) ([]finding.Finding, err
 	if prof != nil && prof.Fabric.RateGbps != nil && o.rails > 0 {
 		rails = float64(o.rails) * *prof.Fabric.RateGbps
 	}
-	v, fs := preflight.JudgeNCCLTests(n, rails, nil)
+	v, fs := measure.JudgeNCCLTests(n, rails, nil)
 	if a.JSON {
 		return fs, report.NCCLTestsJSON(a.Stdout, n, v, fs)
 	}
@@ -63,7 +63,7 @@ func checkOSU(a *app, _ checkOptions, text string) ([]finding.Finding, error) {
 	if err != nil {
 		return nil, notThis("osu", err)
 	}
-	v, fs := preflight.JudgeOSU(o, preflight.ExpectOf(prof))
+	v, fs := measure.JudgeOSU(o, measure.ExpectOf(prof))
 	if a.JSON {
 		return fs, report.OSUJSON(a.Stdout, o, v, fs)
 	}
@@ -93,7 +93,7 @@ func checkPcap(a *app, o checkOptions) ([]finding.Finding, error) {
 	if prof != nil {
 		q = prof.Fabric.QoS
 	}
-	v, fs := preflight.JudgePcap(c, q)
+	v, fs := measure.JudgePcap(c, q)
 	if a.JSON {
 		return fs, report.CaptureJSON(a.Stdout, c, v, fs)
 	}

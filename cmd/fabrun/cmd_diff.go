@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fabrun/launcher/check"
 	"fabrun/launcher/exit"
-	"fabrun/launcher/preflight"
 	"fabrun/launcher/report"
 	"fabrun/topology"
 	"fabrun/topology/discover"
@@ -40,7 +40,7 @@ func runDiff(_ context.Context, a *app, fileA, fileB string) error {
 	if err != nil {
 		return err
 	}
-	ds := preflight.Diff(one, two)
+	ds := check.Diff(one, two)
 	nameA, nameB := one.Name, two.Name
 	if nameA == nameB || nameA == "" || nameB == "" {
 		nameA, nameB = fileA, fileB

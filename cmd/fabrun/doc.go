@@ -6,7 +6,7 @@
 //
 //	discover   topology/discover (+ topology/live)                → topology.Host
 //	plan       profiles → envgen → launcher/hosts → launcher/plan → plan.Plan
-//	preflight  launcher/preflight (through launcher/remote)       → []finding.Finding
+//	preflight  launcher/check, launcher/measure (by launcher/remote) → []finding.Finding
 //	launch     launcher                                           → exit status
 //	watch      launcher/watch                                     → []watch.Event, watch.Verdict
 //	report     launcher/report                                    → text, JSON, HTML

@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 
+	"fabrun/launcher/check"
 	"fabrun/launcher/exit"
 	"fabrun/launcher/plan"
-	"fabrun/launcher/preflight"
 	"fabrun/launcher/watch"
 	"fabrun/profiles"
 	"fabrun/topology/finding"
@@ -47,7 +47,7 @@ func rulesPage() string {
 		"*instead of* names findings that are not said of a host beside it.",
 		[]string{"ID", "about", "stage", "blocks", "instead of"}, rows)
 	rows = nil
-	for _, st := range preflight.Stages() {
+	for _, st := range check.Stages() {
 		rows = append(rows, []string{string(st.ID), st.About, st.Do})
 	}
 	table("Bring-up", "The stages of `fabrun check --bringup`, in their order.", []string{"stage", "about", "when it fails"}, rows)

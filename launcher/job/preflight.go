@@ -10,11 +10,12 @@ import (
 	"strings"
 
 	"fabrun/envgen"
+	"fabrun/launcher/check"
 	"fabrun/launcher/exit"
 	"fabrun/launcher/files"
 	"fabrun/launcher/hosts"
+	"fabrun/launcher/measure"
 	"fabrun/launcher/plan"
-	"fabrun/launcher/preflight"
 	"fabrun/launcher/report"
 	"fabrun/launcher/trial"
 	"fabrun/profiles"
@@ -26,7 +27,7 @@ import (
 const (
 	PreflightOff  = "off"  // what the plan itself needs
 	PreflightLook = "look" // every check on every host; no traffic on the fabric
-	// quick and full measure pairs as well (preflight.Quick, preflight.Full).
+	// quick and full measure pairs as well (measure.Quick, measure.Full).
 )
 
 // PreflightMode is a flag that takes one of the four.
@@ -36,7 +37,7 @@ func (m *PreflightMode) String() string { return string(*m) }
 func (m *PreflightMode) Type() string   { return "string" }
 
 func (m *PreflightMode) Set(value string) error {
-	if !slices.Contains([]string{PreflightOff, PreflightLook, string(preflight.Quick), string(preflight.Full)}, value) {
+	if !slices.Contains([]string{PreflightOff, PreflightLook, string(measure.Quick), string(measure.Full)}, value) {
 		return errors.New("one of look, quick, full, off")
 	}
 	*m = PreflightMode(value)
@@ -112,13 +113,13 @@ func lookFindings(job Sight, prof profiles.Profile, res envgen.Result) []finding
 		byRail = append(byRail, r.Ports)
 	}
 	// The rails name hosts as they name themselves.
-	ports := preflight.JobPorts(job.hosts, byRail)
+	ports := check.JobPorts(job.hosts, byRail)
 	var all []finding.Finding
 	for i, h := range named {
-		all = append(all, preflight.HostFindings(h, prof, preflight.Job{Ports: ports[i]})...)
+		all = append(all, check.HostFindings(h, prof, check.Job{Ports: ports[i]})...)
 	}
 	if len(named) > 1 {
-		all = append(all, preflight.Across(named, ports)...)
+		all = append(all, check.Across(named, ports)...)
 	}
 	return finding.Fold(slices.DeleteFunc(all, func(f finding.Finding) bool {
 		missing := func(said finding.Finding) bool { return strings.HasPrefix(f.ID, "place.") && said.Subject == f.Subject }
@@ -144,8 +145,8 @@ func hostItself(job Sight, name string) string {
 
 // preflightPairs measures the pairs of a job that is about to start.
 func (a *Call) preflightPairs(ctx context.Context, o RunOptions, p *plan.Plan) error {
-	mode := preflight.Mode(o.Preflight)
-	if mode != preflight.Quick && mode != preflight.Full || !p.RDMA {
+	mode := measure.Mode(o.Preflight)
+	if mode != measure.Quick && mode != measure.Full || !p.RDMA {
 		return nil
 	}
 	if a.reached == nil || a.reached.transport == nil || len(a.reached.hosts) < 2 {
@@ -222,7 +223,7 @@ func (a *Call) preflightGate(o RunOptions, p plan.Plan) error {
 		return &exit.Error{Code: exit.Preflight, Err: fmt.Errorf("--strict: not started: %s", p.Look.Text()), Hint: "'fabrun check' with the same hosts says what each of them lacks"}
 	}
 	for _, f := range p.Findings {
-		if !preflight.Impossible(f) {
+		if !check.Impossible(f) {
 			continue
 		}
 		where := f.Subject

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
+	"fabrun/launcher/check"
 	"fabrun/launcher/hosts"
-	"fabrun/launcher/preflight"
 	"fabrun/launcher/remote"
 	"fabrun/topology/finding"
 )
@@ -34,7 +34,7 @@ func (a *Machines) Logins(ctx context.Context, t remote.Transport, names []strin
 		return remote.Command{Argv: append(ssh.Args(), "--", next[h], "true")}
 	}
 	var others []string
-	var out []preflight.Login
+	var out []check.Login
 	local := remote.NewLocal()
 	for _, n := range names {
 		if self[n] {
@@ -46,12 +46,12 @@ func (a *Machines) Logins(ctx context.Context, t remote.Transport, names []strin
 	for _, r := range remote.RunAll(ctx, t, others, command, opts) {
 		out = append(out, loginOf(r, next[r.Host]))
 	}
-	return preflight.Logins(out)
+	return check.Logins(out)
 }
 
 // loginOf reads how a login from a host to the next one ended.
-func loginOf(r remote.Result, to string) preflight.Login {
-	l := preflight.Login{From: r.Host, To: to}
+func loginOf(r remote.Result, to string) check.Login {
+	l := check.Login{From: r.Host, To: to}
 	switch remote.CauseOf(r.Err) {
 	case "":
 	case remote.NoSuchFile: // of ssh itself

@@ -11,11 +11,11 @@ import (
 	"strings"
 	"time"
 
+	"fabrun/launcher/check"
 	"fabrun/launcher/exit"
 	"fabrun/launcher/files"
 	"fabrun/launcher/hosts"
 	"fabrun/launcher/plan"
-	"fabrun/launcher/preflight"
 	"fabrun/launcher/remote"
 	"fabrun/topology"
 	"fabrun/topology/discover"
@@ -155,7 +155,7 @@ func (a *Machines) Nodes(ctx context.Context, t remote.Transport, alloc hosts.Al
 	results, paths := remote.RunProgram(ctx, t, others, program, a.snapshotArgs(want), opts)
 	found, errs := map[string]topology.Host{}, map[string]error{}
 	now := time.Now()
-	clocks := []preflight.ClockReading{{Remote: now, Sent: now, Received: now}}
+	clocks := []check.ClockReading{{Remote: now, Sent: now, Received: now}}
 	var ready []string
 	for _, r := range results {
 		h, err := ReadNode(r)
@@ -165,9 +165,9 @@ func (a *Machines) Nodes(ctx context.Context, t remote.Transport, alloc hosts.Al
 		}
 		ready = append(ready, r.Host)
 		found[r.Host] = h
-		clocks = append(clocks, preflight.ClockReading{Host: r.Host, Remote: h.Clock.At, Sent: r.Began, Received: r.Began.Add(r.Took)})
+		clocks = append(clocks, check.ClockReading{Host: r.Host, Remote: h.Clock.At, Sent: r.Began, Received: r.Began.Add(r.Took)})
 	}
-	n.Finds = append(n.Finds, preflight.ClockSkew(clocks)...)
+	n.Finds = append(n.Finds, check.ClockSkew(clocks)...)
 	if len(self) > 0 && len(want.Places) > 0 {
 		libraryPath, _ := a.Getenv("LD_LIBRARY_PATH")
 		here.Places = live.Places(os.DirFS("/"), a.Env, want.Places, libraryPath)

@@ -6,7 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"fabrun/launcher/preflight"
+	"fabrun/launcher/check"
+	"fabrun/launcher/measure"
 	"fabrun/topology/finding"
 )
 
@@ -19,10 +20,10 @@ type CheckedPair struct {
 	Rail    int      `json:"rail"`
 	Gbps    *float64 `json:"gbps"`
 	// HostGbps is the same between host memories, where Gbps is between those of GPUs.
-	HostGbps *float64          `json:"host_memory_gbps"`
-	Usec     *float64          `json:"usec"`
-	Error    *string           `json:"error"`
-	Verdict  preflight.Verdict `json:"verdict"`
+	HostGbps *float64        `json:"host_memory_gbps"`
+	Usec     *float64        `json:"usec"`
+	Error    *string         `json:"error"`
+	Verdict  measure.Verdict `json:"verdict"`
 }
 
 // Checked is the result of check.
@@ -33,22 +34,22 @@ type Checked struct {
 	Coverage string // what the pair test has shown; "" none was run
 	Rounds   int    // that naming the culprits took
 	// Collectives are the benchmarks that were run on all nodes together.
-	Collectives []preflight.CollectiveRun
-	Stages      []preflight.StageResult // of a bring-up, in order
+	Collectives []measure.CollectiveRun
+	Stages      []check.StageResult // of a bring-up, in order
 }
 
 // Verdict is the worst of everything.
-func (c Checked) Verdict() preflight.Verdict {
+func (c Checked) Verdict() measure.Verdict {
 	if len(c.Hosts) == 0 {
-		return preflight.Unknown
+		return measure.Unknown
 	}
 	switch w, _ := finding.Worst(c.Findings); w {
 	case finding.Error:
-		return preflight.Broken
+		return measure.Broken
 	case finding.Warning:
-		return preflight.Degraded
+		return measure.Degraded
 	}
-	return preflight.Good
+	return measure.Good
 }
 
 // Failing are the hosts that have an error.
@@ -121,14 +122,14 @@ func Check(w io.Writer, c Checked, notes bool) error {
 	if c.Coverage != "" {
 		t.printf("tested: %s\n", c.Coverage)
 		for _, r := range railRates(c.Pairs) {
-			t.printf("rail %d: %d directions, %s Gb/s at worst, %s median, %s at best", r.rail, len(r.rates)+r.failed, preflight.RateText(r.at(0)), preflight.RateText(r.at(0.5)), preflight.RateText(r.at(1)))
+			t.printf("rail %d: %d directions, %s Gb/s at worst, %s median, %s at best", r.rail, len(r.rates)+r.failed, measure.RateText(r.at(0)), measure.RateText(r.at(0.5)), measure.RateText(r.at(1)))
 			if r.failed > 0 {
 				t.printf("; %d without a result", r.failed)
 			}
 			t.printf("\n")
 		}
 		bad := slices.DeleteFunc(slices.Clone(c.Pairs), func(p CheckedPair) bool {
-			return p.Verdict != preflight.Broken && p.Verdict != preflight.Degraded
+			return p.Verdict != measure.Broken && p.Verdict != measure.Degraded
 		})
 		for i, p := range bad {
 			if i == 20 && !notes {
@@ -137,7 +138,7 @@ func Check(w io.Writer, c Checked, notes bool) error {
 			}
 			figure := ""
 			if p.Gbps != nil {
-				figure = preflight.RateText(*p.Gbps) + " Gb/s"
+				figure = measure.RateText(*p.Gbps) + " Gb/s"
 			} else if p.Error != nil {
 				figure = *p.Error
 			}
@@ -149,7 +150,7 @@ func Check(w io.Writer, c Checked, notes bool) error {
 }
 
 // stages writes how far a bring-up came, and what to do where it stopped.
-func (t *text) stages(stages []preflight.StageResult) {
+func (t *text) stages(stages []check.StageResult) {
 	for i, s := range stages {
 		note := s.Why
 		if note == "" {
@@ -169,14 +170,14 @@ func (t *text) stages(stages []preflight.StageResult) {
 			note = ": " + note
 		}
 		t.printf("  %d  %-11s  %s%s\n", i+1, s.Status, s.Stage.About, printable(note))
-		if s.Status == preflight.StageFailed {
+		if s.Status == check.StageFailed {
 			t.wrap("                  → ", s.Stage.Do)
 		}
 	}
 }
 
 // collectives writes a table, RDMA and TCP of one benchmark side by side.
-func (t *text) collectives(runs []preflight.CollectiveRun) {
+func (t *text) collectives(runs []measure.CollectiveRun) {
 	for _, r := range collectiveRows(runs) {
 		t.printf("  %-8s  %s: %s\n", r.Verdict, r.Title, r.Figure)
 	}
@@ -184,22 +185,22 @@ func (t *text) collectives(runs []preflight.CollectiveRun) {
 
 // collectiveRow is one benchmark on some nodes, with TCP beside it.
 type collectiveRow struct {
-	Verdict preflight.Verdict
+	Verdict measure.Verdict
 	Title   string // "all_reduce_perf on 2 nodes, 16 ranks"
 	Figure  string // "45.1 GB/s bus bandwidth; 2.3 over TCP: 19.6 times"
 }
 
-func collectiveRows(runs []preflight.CollectiveRun) []collectiveRow {
+func collectiveRows(runs []measure.CollectiveRun) []collectiveRow {
 	var out []collectiveRow
 	for i, r := range runs {
-		if r.Network == preflight.OverTCP {
+		if r.Network == measure.OverTCP {
 			continue
 		}
 		row := collectiveRow{r.Verdict, fmt.Sprintf("%s, %d %s", r.Title(), r.Ranks, plural(r.Ranks, "rank")), collectiveFigure(r)}
-		if i+1 < len(runs) && runs[i+1].Network == preflight.OverTCP {
+		if i+1 < len(runs) && runs[i+1].Network == measure.OverTCP {
 			tcp := runs[i+1]
 			row.Figure += "; over TCP " + collectiveFigure(tcp)
-			if g := preflight.Gain(r, tcp); g != nil {
+			if g := measure.Gain(r, tcp); g != nil {
 				row.Figure += fmt.Sprintf(": %.1f times as fast", *g)
 			}
 		}
@@ -208,7 +209,7 @@ func collectiveRows(runs []preflight.CollectiveRun) []collectiveRow {
 	return out
 }
 
-func collectiveFigure(r preflight.CollectiveRun) string {
+func collectiveFigure(r measure.CollectiveRun) string {
 	switch b, u := r.Best(), r.BigUsec(); {
 	case r.Failed != "":
 		return "no result"
@@ -264,7 +265,7 @@ type checkJSON struct {
 	Coverage *string           `json:"coverage"`    // how many pairs of all were measured, in words
 	Runs     []checkedRun      `json:"collectives"` // where they were run
 	Stages   []checkedStage    `json:"stages"`      // of --bringup
-	Verdict  preflight.Verdict `json:"verdict"`
+	Verdict  measure.Verdict   `json:"verdict"`
 }
 
 type checkedHost struct {
@@ -294,17 +295,17 @@ func CheckJSON(w io.Writer, c Checked) error {
 }
 
 type checkedRun struct {
-	Program string            `json:"program"`
-	Nodes   int               `json:"nodes"`
-	Ranks   int               `json:"ranks"`
-	Network string            `json:"network"`
-	Gbps    *float64          `json:"gbps"` // nccl-tests: 8 times the bus bandwidth
-	Usec    *float64          `json:"usec_largest"`
-	Error   *string           `json:"error"`
-	Verdict preflight.Verdict `json:"verdict"`
+	Program string          `json:"program"`
+	Nodes   int             `json:"nodes"`
+	Ranks   int             `json:"ranks"`
+	Network string          `json:"network"`
+	Gbps    *float64        `json:"gbps"` // nccl-tests: 8 times the bus bandwidth
+	Usec    *float64        `json:"usec_largest"`
+	Error   *string         `json:"error"`
+	Verdict measure.Verdict `json:"verdict"`
 }
 
-func checkedRuns(runs []preflight.CollectiveRun) []checkedRun {
+func checkedRuns(runs []measure.CollectiveRun) []checkedRun {
 	out := []checkedRun{}
 	for _, r := range runs {
 		out = append(out, checkedRun{r.Benchmark.Name, r.Nodes, r.Ranks, r.Network, r.Best(), r.BigUsec(), orNull(r.Failed), r.Verdict})
@@ -321,7 +322,7 @@ type checkedStage struct {
 	Found  []string `json:"findings"` // IDs
 }
 
-func checkedStages(stages []preflight.StageResult) []checkedStage {
+func checkedStages(stages []check.StageResult) []checkedStage {
 	out := []checkedStage{}
 	for _, s := range stages {
 		one := checkedStage{string(s.Stage.ID), s.Stage.About, s.Status, orNull(s.Why), s.Stage.Do, []string{}}
@@ -336,7 +337,7 @@ func checkedStages(stages []preflight.StageResult) []checkedStage {
 }
 
 // Diff writes what differs between two hosts.
-func Diff(w io.Writer, a, b string, ds []preflight.Difference) error {
+func Diff(w io.Writer, a, b string, ds []check.Difference) error {
 	t := &text{w: w}
 	if len(ds) == 0 {
 		t.printf("%s and %s are alike\n", printable(a), printable(b))
@@ -352,13 +353,13 @@ func Diff(w io.Writer, a, b string, ds []preflight.Difference) error {
 }
 
 type diffJSON struct {
-	Schema      string                 `json:"schema"`
-	A           string                 `json:"a"`
-	B           string                 `json:"b"`
-	Differences []preflight.Difference `json:"differences"`
+	Schema      string             `json:"schema"`
+	A           string             `json:"a"`
+	B           string             `json:"b"`
+	Differences []check.Difference `json:"differences"`
 }
 
 // DiffJSON writes the same as fabrun/diff/v1.
-func DiffJSON(w io.Writer, a, b string, ds []preflight.Difference) error {
+func DiffJSON(w io.Writer, a, b string, ds []check.Difference) error {
 	return writeJSON(w, diffJSON{"fabrun/diff/v1", a, b, orEmpty(ds)})
 }

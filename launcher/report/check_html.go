@@ -8,7 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"fabrun/launcher/preflight"
+	"fabrun/launcher/check"
+	"fabrun/launcher/measure"
 	"fabrun/topology/finding"
 )
 
@@ -19,7 +20,7 @@ var checkPage string
 func checkTemplate() (*template.Template, error) { return template.New("check").Parse(checkPage) }
 
 type checkView struct {
-	Verdict  preflight.Verdict
+	Verdict  measure.Verdict
 	Hosts    int
 	Failing  []string
 	Coverage string
@@ -27,7 +28,7 @@ type checkView struct {
 	Notes    []finding.Finding
 	Maps     []heatMap
 	Bars     template.HTML
-	Stages   []preflight.StageResult
+	Stages   []check.StageResult
 	Runs     []collectiveRow
 }
 
@@ -54,7 +55,7 @@ func CheckHTML(w io.Writer, c Checked) error {
 	}
 	rates := railRates(c.Pairs)
 	for _, r := range rates {
-		line := fmt.Sprintf("%s Gb/s at worst, %s median, %s at best", preflight.RateText(r.at(0)), preflight.RateText(r.at(0.5)), preflight.RateText(r.at(1)))
+		line := fmt.Sprintf("%s Gb/s at worst, %s median, %s at best", measure.RateText(r.at(0)), measure.RateText(r.at(0.5)), measure.RateText(r.at(1)))
 		if r.failed > 0 {
 			line += fmt.Sprintf("; %d without a result", r.failed)
 		}
@@ -161,7 +162,7 @@ func heat(c Checked, rail, rails int) template.HTML {
 
 // badness orders verdicts.
 func badness(p CheckedPair) int {
-	return slices.Index([]preflight.Verdict{preflight.Good, preflight.Unknown, preflight.Degraded, preflight.Broken}, p.Verdict)
+	return slices.Index([]measure.Verdict{measure.Good, measure.Unknown, measure.Degraded, measure.Broken}, p.Verdict)
 }
 
 // distribution draws how many directions had which rate, in forty steps, each
@@ -192,7 +193,7 @@ func distribution(ps []CheckedPair) template.HTML {
 	fmt.Fprintf(&b, `<text x="0" y="12">%d</text><path d="M0 16.5H640M0 126.5H640"/>`, most)
 	for i, bin := range count {
 		y := 126
-		for k, v := range []preflight.Verdict{preflight.Good, preflight.Unknown, preflight.Degraded, preflight.Broken} {
+		for k, v := range []measure.Verdict{measure.Good, measure.Unknown, measure.Degraded, measure.Broken} {
 			if bin[k] == 0 {
 				continue
 			}

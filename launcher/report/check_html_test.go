@@ -10,7 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"fabrun/launcher/preflight"
+	"fabrun/launcher/check"
+	"fabrun/launcher/measure"
 	"fabrun/topology/finding"
 	"fabrun/topology/pasted"
 )
@@ -20,26 +21,26 @@ import (
 // dead host.
 func someCheck(n, rails int) Checked {
 	rnd := rand.New(rand.NewPCG(7, uint64(n)))
-	c := Checked{Coverage: preflight.Coverage(n, rails, preflight.Full)}
+	c := Checked{Coverage: measure.Coverage(n, rails, measure.Full)}
 	for i := range n {
 		c.Hosts = append(c.Hosts, fmt.Sprintf("gpu%03d", i+1))
 	}
-	for _, round := range preflight.Schedule(n, preflight.Full) {
+	for _, round := range measure.Schedule(n, measure.Full) {
 		for _, p := range round {
 			for r := range rails {
 				for _, d := range [][2]int{{p.A, p.B}, {p.B, p.A}} {
 					rate := 200 * (0.962 + 0.03*rnd.Float64())
-					cp := CheckedPair{From: c.Hosts[d[0]], To: c.Hosts[d[1]], HCAFrom: fmt.Sprintf("mlx5_%d", r), HCATo: fmt.Sprintf("mlx5_%d", r), Rail: r, Verdict: preflight.Good}
+					cp := CheckedPair{From: c.Hosts[d[0]], To: c.Hosts[d[1]], HCAFrom: fmt.Sprintf("mlx5_%d", r), HCATo: fmt.Sprintf("mlx5_%d", r), Rail: r, Verdict: measure.Good}
 					switch {
 					case n > 4 && (d[0] == n-2 || d[1] == n-2):
 						msg := "perftest.completion-12"
-						cp.Error, cp.Verdict = &msg, preflight.Broken
+						cp.Error, cp.Verdict = &msg, measure.Broken
 					case r == 0 && (d[0] == 1 || d[1] == 1):
 						rate = 104 + 4*rnd.Float64()
-						cp.Gbps, cp.Verdict = &rate, preflight.Broken
+						cp.Gbps, cp.Verdict = &rate, measure.Broken
 					case r == rails-1 && d[0] == n/2:
 						rate = 172 + 4*rnd.Float64()
-						cp.Gbps, cp.Verdict = &rate, preflight.Degraded
+						cp.Gbps, cp.Verdict = &rate, measure.Degraded
 					default:
 						cp.Gbps = &rate
 					}
@@ -53,12 +54,12 @@ func someCheck(n, rails int) Checked {
 		{ID: "pair.port", Severity: finding.Warning, Host: c.Hosts[n/2], Subject: fmt.Sprintf("mlx5_%d port 1 (rail %d)", rails-1, rails-1), Seen: "172.9 Gb/s when it sends, fine when it receives", Wanted: "at least 95 % of the rate, both ways", Why: "<script>alert(1)</script> & \"quotes\"", Hint: "mlxlink -m -c -e on both ends of the cable"},
 		{ID: "limits.hugepages", Severity: finding.Note, Host: c.Hosts[0], Subject: "huge pages", Seen: "none free", Wanted: "some", Why: "a library asked for them falls back"},
 	}
-	c.Stages = []preflight.StageResult{{Stage: preflight.Stages()[0], Status: preflight.StagePassed}, {Stage: preflight.Stages()[2], Status: preflight.StageFailed, Findings: c.Findings[:1]}, {Stage: preflight.Stages()[3], Status: preflight.StageNotReached}}
+	c.Stages = []check.StageResult{{Stage: check.Stages()[0], Status: check.StagePassed}, {Stage: check.Stages()[2], Status: check.StageFailed, Findings: c.Findings[:1]}, {Stage: check.Stages()[3], Status: check.StageNotReached}}
 	bus := pasted.NCCLTests{Rows: []pasted.NCCLTestRow{{Bytes: 4 << 30, OutBus: new(46.2)}}}
 	tcp := pasted.NCCLTests{Rows: []pasted.NCCLTestRow{{Bytes: 4 << 30, OutBus: new(2.4)}}}
-	c.Collectives = []preflight.CollectiveRun{
-		{Benchmark: preflight.Benchmarks()[0], Nodes: 2, Ranks: 16, Network: preflight.OverRDMA, NCCL: &bus, Verdict: preflight.Good},
-		{Benchmark: preflight.Benchmarks()[0], Nodes: 2, Ranks: 16, Network: preflight.OverTCP, NCCL: &tcp, Verdict: preflight.Unknown},
+	c.Collectives = []measure.CollectiveRun{
+		{Benchmark: measure.Benchmarks()[0], Nodes: 2, Ranks: 16, Network: measure.OverRDMA, NCCL: &bus, Verdict: measure.Good},
+		{Benchmark: measure.Benchmarks()[0], Nodes: 2, Ranks: 16, Network: measure.OverTCP, NCCL: &tcp, Verdict: measure.Unknown},
 	}
 	return c
 }

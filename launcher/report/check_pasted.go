@@ -5,13 +5,13 @@ import (
 	"io"
 	"strings"
 
-	"fabrun/launcher/preflight"
+	"fabrun/launcher/measure"
 	"fabrun/topology/finding"
 	"fabrun/topology/pasted"
 )
 
 // Perftest writes the judgement of a pasted perftest output for people.
-func Perftest(w io.Writer, p pasted.Perftest, v preflight.Verdict, fs []finding.Finding) error {
+func Perftest(w io.Writer, p pasted.Perftest, v measure.Verdict, fs []finding.Finding) error {
 	t := &text{w: w}
 	t.printf("%s", v)
 	big, small := p.Largest(), p.Smallest()
@@ -94,12 +94,12 @@ type perftestJSON struct {
 	Rows      []perftestRow     `json:"rows"`
 	Error     *string           `json:"error"` // its ID; null: it ended well
 	ErrorLine *string           `json:"error_line"`
-	Verdict   preflight.Verdict `json:"verdict"`
+	Verdict   measure.Verdict   `json:"verdict"`
 	Findings  []finding.Finding `json:"findings"`
 }
 
 // PerftestJSON writes the judgement as fabrun/perftest/v1.
-func PerftestJSON(w io.Writer, p pasted.Perftest, v preflight.Verdict, fs []finding.Finding) error {
+func PerftestJSON(w io.Writer, p pasted.Perftest, v measure.Verdict, fs []finding.Finding) error {
 	var id, line *string
 	if p.Error != nil {
 		id, line = &p.Error.ID, &p.Error.Line
@@ -122,7 +122,7 @@ func PerftestJSON(w io.Writer, p pasted.Perftest, v preflight.Verdict, fs []find
 }
 
 // NCCLTests writes the judgement of a pasted nccl-tests output.
-func NCCLTests(w io.Writer, n pasted.NCCLTests, v preflight.Verdict, fs []finding.Finding) error {
+func NCCLTests(w io.Writer, n pasted.NCCLTests, v measure.Verdict, fs []finding.Finding) error {
 	t := &text{w: w}
 	t.printf("%s", v)
 	if b := n.BestBus(); b != nil {
@@ -161,12 +161,12 @@ type ncclTestsJSON struct {
 	OutOfBound *string           `json:"out_of_bounds"`
 	Error      *string           `json:"error"`
 	Rows       []ncclTestsRow    `json:"rows"`
-	Verdict    preflight.Verdict `json:"verdict"`
+	Verdict    measure.Verdict   `json:"verdict"`
 	Findings   []finding.Finding `json:"findings"`
 }
 
 // NCCLTestsJSON writes the judgement as fabrun/nccl-tests/v1.
-func NCCLTestsJSON(w io.Writer, n pasted.NCCLTests, v preflight.Verdict, fs []finding.Finding) error {
+func NCCLTestsJSON(w io.Writer, n pasted.NCCLTests, v measure.Verdict, fs []finding.Finding) error {
 	rows := []ncclTestsRow{}
 	for _, r := range n.Rows {
 		wrong := &r.Wrong
@@ -185,7 +185,7 @@ func NCCLTestsJSON(w io.Writer, n pasted.NCCLTests, v preflight.Verdict, fs []fi
 }
 
 // OSU writes the judgement of a pasted OSU output.
-func OSU(w io.Writer, o pasted.OSU, v preflight.Verdict, fs []finding.Finding) error {
+func OSU(w io.Writer, o pasted.OSU, v measure.Verdict, fs []finding.Finding) error {
 	t := &text{w: w}
 	t.printf("%s: %s, %d %s\n", v, printable(o.Test), len(o.Rows), plural(len(o.Rows), "size"))
 	if t.err != nil {
@@ -206,12 +206,12 @@ type osuJSON struct {
 	Test     *string           `json:"test"`
 	Kind     *string           `json:"kind"`
 	Rows     []osuRow          `json:"rows"`
-	Verdict  preflight.Verdict `json:"verdict"`
+	Verdict  measure.Verdict   `json:"verdict"`
 	Findings []finding.Finding `json:"findings"`
 }
 
 // OSUJSON writes the judgement as fabrun/osu/v1.
-func OSUJSON(w io.Writer, o pasted.OSU, v preflight.Verdict, fs []finding.Finding) error {
+func OSUJSON(w io.Writer, o pasted.OSU, v measure.Verdict, fs []finding.Finding) error {
 	rows := []osuRow{}
 	for _, r := range o.Rows {
 		rows = append(rows, osuRow{r.Bytes, r.Usec, r.MBps, r.MsgsPS})
@@ -220,7 +220,7 @@ func OSUJSON(w io.Writer, o pasted.OSU, v preflight.Verdict, fs []finding.Findin
 }
 
 // Capture writes how the RoCEv2 packets of a capture are marked, by direction.
-func Capture(w io.Writer, c pasted.Capture, v preflight.Verdict, fs []finding.Finding) error {
+func Capture(w io.Writer, c pasted.Capture, v measure.Verdict, fs []finding.Finding) error {
 	t := &text{w: w}
 	t.printf("%s: %d RoCEv2 packets of %d\n", v, c.RoCE, c.Packets)
 	for _, f := range c.Flows {
@@ -267,13 +267,13 @@ type captureJSON struct {
 	RoCE      int               `json:"roce_packets"`
 	Skipped   int               `json:"skipped"`
 	Truncated bool              `json:"truncated"`
-	Verdict   preflight.Verdict `json:"verdict"`
+	Verdict   measure.Verdict   `json:"verdict"`
 	Flows     []flowJSON        `json:"flows"`
 	Findings  []finding.Finding `json:"findings"`
 }
 
 // CaptureJSON writes the same as fabrun/pcap/v1.
-func CaptureJSON(w io.Writer, c pasted.Capture, v preflight.Verdict, fs []finding.Finding) error {
+func CaptureJSON(w io.Writer, c pasted.Capture, v measure.Verdict, fs []finding.Finding) error {
 	flows := []flowJSON{}
 	for _, f := range c.Flows {
 		flows = append(flows, flowJSON{f.From.String(), f.To.String(), f.Packets, f.Bytes, f.DSCP, f.ECN, f.PCP, f.CNPs, f.CNPDSCP})

@@ -16,10 +16,10 @@ import (
 	"time"
 
 	"fabrun/envgen"
+	"fabrun/launcher/check"
 	"fabrun/launcher/exit"
 	"fabrun/launcher/eyes"
 	"fabrun/launcher/job"
-	"fabrun/launcher/preflight"
 	"fabrun/launcher/report"
 	"fabrun/launcher/watch"
 	"fabrun/profiles"
@@ -295,7 +295,7 @@ func (n Node) look(ctx context.Context, store *nodeStore) (nodeLook, error) {
 		}
 	}
 	look.ports = len(ports)
-	for _, f := range preflight.HostFindings(h, p, preflight.Job{Ports: ports}) {
+	for _, f := range check.HostFindings(h, p, check.Job{Ports: ports}) {
 		// The limits are this daemon's, not a job's.
 		if f.Severity != finding.Note && !strings.HasPrefix(f.ID, "limits.") {
 			look.notes = append(look.notes, f)

@@ -4,7 +4,8 @@ import (
 	"context"
 	"slices"
 
-	"fabrun/launcher/preflight"
+	"fabrun/launcher/check"
+	"fabrun/launcher/measure"
 	"fabrun/launcher/report"
 	"fabrun/topology/finding"
 )
@@ -16,14 +17,14 @@ func (s Trial) BringUp(ctx context.Context, o Options, jobPorts [][]string, res 
 	looked := res.Findings
 	res.Findings = nil
 	for i, h := range s.Hosts {
-		looked = append(looked, preflight.Separation(h, s.Profile, jobPorts[i])...)
+		looked = append(looked, check.Separation(h, s.Profile, jobPorts[i])...)
 	}
-	gpus := slices.ContainsFunc(s.Ports(), func(row []*preflight.TestPort) bool {
-		return slices.ContainsFunc(row, func(p *preflight.TestPort) bool { return p != nil && p.GPU != nil })
+	gpus := slices.ContainsFunc(s.Ports(), func(row []*measure.TestPort) bool {
+		return slices.ContainsFunc(row, func(p *measure.TestPort) bool { return p != nil && p.GPU != nil })
 	})
 	// The counters of the pair test are judged in a later stage.
 	var wire []finding.Finding
-	measure := func(st preflight.Stage) (fs []finding.Finding, skipped string, err error) {
+	measure := func(st check.Stage) (fs []finding.Finding, skipped string, err error) {
 		part := report.Checked{Hosts: res.Hosts}
 		switch st.ID {
 		case finding.StagePairs, finding.StageGPUDirect:
@@ -35,7 +36,7 @@ func (s Trial) BringUp(ctx context.Context, o Options, jobPorts [][]string, res 
 			}
 			with := o
 			if with.Pairs == "off" {
-				with.Pairs = preflight.Quick
+				with.Pairs = measure.Quick
 			}
 			with.GPU = st.ID == finding.StageGPUDirect
 			with.Latency = with.Latency || st.ID == finding.StagePairs
@@ -74,7 +75,7 @@ func (s Trial) BringUp(ctx context.Context, o Options, jobPorts [][]string, res 
 		}
 		return nil, "", nil
 	}
-	stages, err := preflight.RunStages(looked, func(st preflight.Stage) ([]finding.Finding, string, error) {
+	stages, err := check.RunStages(looked, func(st check.Stage) ([]finding.Finding, string, error) {
 		s.Progress.Say("bring-up: %s", st.About)
 		return measure(st)
 	})

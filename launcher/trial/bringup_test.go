@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"fabrun/envgen"
-	"fabrun/launcher/preflight"
+	"fabrun/launcher/measure"
 	"fabrun/launcher/remote"
 	"fabrun/launcher/report"
 	"fabrun/profiles"
@@ -110,7 +110,7 @@ func TestBringupMeasures(t *testing.T) {
 			if s := strings.Join(got, ", "); s != tc.want {
 				t.Errorf("got  %s\nwant %s\n%+v", s, tc.want, res.Findings)
 			}
-			if len(res.Pairs) != 2 || res.Pairs[0].Verdict != preflight.Good || res.Pairs[0].Usec == nil {
+			if len(res.Pairs) != 2 || res.Pairs[0].Verdict != measure.Good || res.Pairs[0].Usec == nil {
 				t.Errorf("pairs %+v", res.Pairs)
 			}
 			var b strings.Builder

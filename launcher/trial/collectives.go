@@ -17,7 +17,7 @@ import (
 	"fabrun/launcher"
 	"fabrun/launcher/cmdline"
 	"fabrun/launcher/look"
-	"fabrun/launcher/preflight"
+	"fabrun/launcher/measure"
 	"fabrun/launcher/remote"
 	"fabrun/launcher/report"
 	"fabrun/topology/finding"
@@ -32,7 +32,7 @@ const maxBenchmarkOutput = 4 << 20
 
 // foundBenchmark is a benchmark and where it lies on the job's hosts.
 type foundBenchmark struct {
-	preflight.Benchmark
+	measure.Benchmark
 	path string
 	mpi  bool // linked with an MPI: can run on several nodes
 }
@@ -41,7 +41,7 @@ type foundBenchmark struct {
 // others have them at the same place. The text that a shell gets is fixed;
 // folders and paths are its arguments.
 func (s Trial) findBenchmarks(ctx context.Context, extra string) ([]foundBenchmark, []finding.Finding) {
-	dirs := preflight.BenchmarkDirs()
+	dirs := measure.BenchmarkDirs()
 	if hpcx := cmdline.Value(s.Env, "HPCX_OSU_DIR"); filepath.IsAbs(hpcx) {
 		dirs = append([]string{hpcx}, dirs...)
 	}
@@ -55,7 +55,7 @@ done; exit 0`
 	var out []foundBenchmark
 	var fs []finding.Finding
 	w := s.way()
-	for _, b := range preflight.Benchmarks() {
+	for _, b := range measure.Benchmarks() {
 		var places []string
 		for _, d := range dirs {
 			places = append(places, path.Join(d, b.Name))
@@ -109,7 +109,7 @@ func (s Trial) Collectives(ctx context.Context, o Options, res *report.Checked) 
 	if err != nil {
 		skipped = err.Error()
 	}
-	var runs []preflight.CollectiveRun
+	var runs []measure.CollectiveRun
 	for _, b := range found {
 		for _, nodes := range b.Nodes {
 			if nodes > len(s.Hosts) || b.GPUs && s.gpus(nodes) == 0 {
@@ -126,8 +126,8 @@ func (s Trial) Collectives(ctx context.Context, o Options, res *report.Checked) 
 				})
 				break
 			}
-			for _, network := range []string{preflight.OverRDMA, preflight.OverTCP} {
-				if network == preflight.OverTCP && (o.Compare != "tcp" || nodes == 1) {
+			for _, network := range []string{measure.OverRDMA, measure.OverTCP} {
+				if network == measure.OverTCP && (o.Compare != "tcp" || nodes == 1) {
 					continue
 				}
 				r := s.runCollective(ctx, b, launch, nodes, network)
@@ -142,13 +142,13 @@ func (s Trial) Collectives(ctx context.Context, o Options, res *report.Checked) 
 	if len(runs) == 0 {
 		return "the benchmarks found need GPUs, or more nodes than there are", nil
 	}
-	e := preflight.ExpectOf(&s.Profile)
-	res.Findings = append(res.Findings, preflight.JudgeCollectives(runs, s.railsGbps(), e, s.Hosts)...)
+	e := measure.ExpectOf(&s.Profile)
+	res.Findings = append(res.Findings, measure.JudgeCollectives(runs, s.railsGbps(), e, s.Hosts)...)
 	res.Collectives = append(res.Collectives, runs...)
 	return "", nil
 }
 
-func collectiveWords(r preflight.CollectiveRun) string {
+func collectiveWords(r measure.CollectiveRun) string {
 	switch b, u := r.Best(), r.BigUsec(); {
 	case r.Failed != "":
 		return "failed: " + r.Failed
@@ -232,9 +232,9 @@ var overTCP = [][2]string{
 	{"FI_PROVIDER", "tcp"},
 }
 
-func (s Trial) runCollective(ctx context.Context, b foundBenchmark, launch string, nodes int, network string) preflight.CollectiveRun {
+func (s Trial) runCollective(ctx context.Context, b foundBenchmark, launch string, nodes int, network string) measure.CollectiveRun {
 	per := s.ranks(b, nodes)
-	run := preflight.CollectiveRun{Benchmark: b.Benchmark, Nodes: nodes, Ranks: nodes * per, Network: network, Verdict: preflight.Unknown}
+	run := measure.CollectiveRun{Benchmark: b.Benchmark, Nodes: nodes, Ranks: nodes * per, Network: network, Verdict: measure.Unknown}
 	ctx, cancel := context.WithTimeout(ctx, collectiveTimeout)
 	defer cancel()
 	var text, errText string
@@ -265,7 +265,7 @@ func (s Trial) runCollective(ctx context.Context, b foundBenchmark, launch strin
 		}
 		argv := slices.Concat([]string{"run"}, s.Again(strings.Join(list, ",")), []string{"--record=" + record, "--", launch, launchCount(launch), fmt.Sprint(run.Ranks)})
 		env := slices.Clone(s.Env)
-		if network == preflight.OverTCP {
+		if network == measure.OverTCP {
 			for _, v := range overTCP {
 				env = append(env, v[0]+"="+v[1])
 				if launch == "mpirun" && !strings.HasPrefix(v[0], "OMPI_") { // those Open MPI sends along by itself
@@ -324,7 +324,7 @@ func hostWord(name string) string {
 
 // fallbackOf reads in a record whether the watcher saw a fallback that nobody asked for.
 func fallbackOf(file, network string) string {
-	if network == preflight.OverTCP {
+	if network == measure.OverTCP {
 		return ""
 	}
 	f, err := os.Open(file)

@@ -14,7 +14,7 @@ import (
 	"fabrun/launcher/exit"
 	"fabrun/launcher/hosts"
 	"fabrun/launcher/look"
-	"fabrun/launcher/preflight"
+	"fabrun/launcher/measure"
 	"fabrun/launcher/remote"
 	"fabrun/launcher/report"
 	"fabrun/profiles"
@@ -37,11 +37,11 @@ type Site struct {
 
 // Options say what to measure.
 type Options struct {
-	Pairs   preflight.Mode // "off": none
-	GPU     bool           // GPU memory instead of host memory
-	Latency bool           // of small messages too
-	Compare string         // the network beside which collectives run; "" none
-	Dir     string         // where benchmarks lie, beside PATH and the usual folders; "" nowhere else
+	Pairs   measure.Mode // "off": none
+	GPU     bool         // GPU memory instead of host memory
+	Latency bool         // of small messages too
+	Compare string       // the network beside which collectives run; "" none
+	Dir     string       // where benchmarks lie, beside PATH and the usual folders; "" nowhere else
 }
 
 // Trial measures a site for a call of fabrun.
@@ -75,17 +75,17 @@ func (s Site) way() way {
 }
 
 // Ports are the ends of the tests, by host and rail; nil: that host has no such rail.
-func (s Site) Ports() [][]*preflight.TestPort {
-	var out [][]*preflight.TestPort
+func (s Site) Ports() [][]*measure.TestPort {
+	var out [][]*measure.TestPort
 	for i, h := range s.Hosts {
-		row := make([]*preflight.TestPort, len(s.Rails))
+		row := make([]*measure.TestPort, len(s.Rails))
 		for k, rail := range s.Rails {
 			if name, ok := rail.Ports[h.Name]; ok {
 				var gid *int
 				if index, ok := rail.GIDs[h.Name]; ok {
 					gid = &index
 				}
-				row[k] = preflight.Port(h, s.Reach[i], name, gid)
+				row[k] = measure.Port(h, s.Reach[i], name, gid)
 			}
 		}
 		out = append(out, row)
@@ -105,15 +105,15 @@ func (s Trial) Pairs(ctx context.Context, o Options, res *report.Checked) error 
 		})
 		return nil
 	}
-	rounds := preflight.Schedule(len(s.Hosts), o.Pairs)
+	rounds := measure.Schedule(len(s.Hosts), o.Pairs)
 	r := s.runner(o, len(rounds))
 	before := s.priorityBytes(ctx, r.Ports)
-	var all []preflight.Measured
+	var all []measure.Measured
 	for _, round := range rounds {
-		var ps []preflight.Probe
+		var ps []measure.Probe
 		for _, p := range round {
 			for k := range s.Rails {
-				ps = append(ps, preflight.Probe{Pair: p, Rail: k})
+				ps = append(ps, measure.Probe{Pair: p, Rail: k})
 			}
 		}
 		all = append(all, r.Probe(ctx, ps)...)
@@ -122,9 +122,9 @@ func (s Trial) Pairs(ctx context.Context, o Options, res *report.Checked) error 
 		}
 	}
 	if before != nil {
-		res.Findings = append(res.Findings, preflight.WireFindings(wireDeltas(s.Site, r.Ports, all, before, s.priorityBytes(ctx, r.Ports)), s.Profile.Fabric.QoS)...)
+		res.Findings = append(res.Findings, measure.WireFindings(wireDeltas(s.Site, r.Ports, all, before, s.priorityBytes(ctx, r.Ports)), s.Profile.Fabric.QoS)...)
 	}
-	culprits, n := preflight.Locate(all, func(ps []preflight.Probe) []preflight.Measured {
+	culprits, n := measure.Locate(all, func(ps []measure.Probe) []measure.Measured {
 		ms := r.Probe(ctx, ps)
 		all = append(all, ms...)
 		return ms
@@ -133,26 +133,26 @@ func (s Trial) Pairs(ctx context.Context, o Options, res *report.Checked) error 
 		return ctx.Err()
 	}
 	res.Rounds, res.Coverage = n, s.coverage(o.Pairs, all, r.Ports)
-	res.Findings = append(res.Findings, preflight.CulpritFindings(culprits, preflight.Naming{
+	res.Findings = append(res.Findings, measure.CulpritFindings(culprits, measure.Naming{
 		Hosts: s.Reach, Port: func(host, rail int) string { return portName(r.Ports[host][rail]) },
-		Suspects: func(host, rail int, o preflight.Outcome) string {
-			return preflight.Suspects(s.Hosts[host], r.Ports[host][rail], s.Profile, o)
+		Suspects: func(host, rail int, o measure.Outcome) string {
+			return measure.Suspects(s.Hosts[host], r.Ports[host][rail], s.Profile, o)
 		},
 	}, r.Options.Expect)...)
 	res.Pairs = append(res.Pairs, s.measured(all, r.Ports)...)
-	res.Findings = append(res.Findings, preflight.LimitsOfPairs(all, r)...)
+	res.Findings = append(res.Findings, measure.LimitsOfPairs(all, r)...)
 	return nil
 }
 
 // runner runs the tests of this many scheduled rounds, and says how far they are.
-func (s Trial) runner(o Options, rounds int) *preflight.PairRunner {
+func (s Trial) runner(o Options, rounds int) *measure.PairRunner {
 	to := s.way()
-	r := &preflight.PairRunner{
+	r := &measure.PairRunner{
 		Exec: func(ctx context.Context, host string, argv []string, out io.Writer) (int, error) {
 			return to.Exec(ctx, host, remote.Command{Argv: argv}, remote.Streams{Stdout: out, Stderr: out})
 		},
 		Ports:   s.Ports(),
-		Options: preflight.PairOptions{GPU: o.GPU, Latency: o.Latency, Expect: preflight.ExpectOf(&s.Profile)},
+		Options: measure.PairOptions{GPU: o.GPU, Latency: o.Latency, Expect: measure.ExpectOf(&s.Profile)},
 	}
 	if q := s.Profile.Fabric.QoS; q != nil {
 		tc := q.RDMA.TC()
@@ -174,7 +174,7 @@ func (s Trial) runner(o Options, rounds int) *preflight.PairRunner {
 	return r
 }
 
-func portName(p *preflight.TestPort) string {
+func portName(p *measure.TestPort) string {
 	if p == nil {
 		return "no port"
 	}
@@ -183,9 +183,9 @@ func portName(p *preflight.TestPort) string {
 
 // coverage says how much of the hosts and rails was tested, and of what nothing is
 // shown.
-func (s Trial) coverage(mode preflight.Mode, all []preflight.Measured, ports [][]*preflight.TestPort) string {
-	text := preflight.Coverage(len(s.Hosts), len(s.Rails), mode)
-	left := preflight.Untested(all, len(s.Hosts), len(s.Rails), func(h, k int) bool { return ports[h][k] != nil })
+func (s Trial) coverage(mode measure.Mode, all []measure.Measured, ports [][]*measure.TestPort) string {
+	text := measure.Coverage(len(s.Hosts), len(s.Rails), mode)
+	left := measure.Untested(all, len(s.Hosts), len(s.Rails), func(h, k int) bool { return ports[h][k] != nil })
 	if len(left) == 0 {
 		return text
 	}
@@ -200,12 +200,12 @@ func (s Trial) coverage(mode preflight.Mode, all []preflight.Measured, ports [][
 }
 
 // measured are the results of both directions of all tests.
-func (s Trial) measured(all []preflight.Measured, ports [][]*preflight.TestPort) []report.CheckedPair {
+func (s Trial) measured(all []measure.Measured, ports [][]*measure.TestPort) []report.CheckedPair {
 	var out []report.CheckedPair
 	for _, m := range all {
 		for _, d := range []struct {
 			from, to int
-			o        preflight.Outcome
+			o        measure.Outcome
 		}{{m.A, m.B, m.There}, {m.B, m.A, m.Back}} {
 			p := report.CheckedPair{
 				From: s.Reach[d.from], To: s.Reach[d.to], HCAFrom: ports[d.from][m.Rail].HCA, HCATo: ports[d.to][m.Rail].HCA, Rail: m.Rail,
@@ -230,12 +230,12 @@ func hostCount(n int) string {
 // priorityBytes reads how many bytes every tested netdev has sent and received
 // by priority; nil where the plan names no priority to look for, or nothing but
 // emulated devices is tested. A host that does not answer is absent.
-func (s Trial) priorityBytes(ctx context.Context, ports [][]*preflight.TestPort) map[string]topology.Host {
+func (s Trial) priorityBytes(ctx context.Context, ports [][]*measure.TestPort) map[string]topology.Host {
 	if q := s.Profile.Fabric.QoS; q == nil || q.RDMA.Priority == nil {
 		return nil
 	}
-	real := func(p *preflight.TestPort) bool { return p != nil && !p.Emulated && p.Netdev != "" }
-	if !slices.ContainsFunc(ports, func(row []*preflight.TestPort) bool { return slices.ContainsFunc(row, real) }) {
+	real := func(p *measure.TestPort) bool { return p != nil && !p.Emulated && p.Netdev != "" }
+	if !slices.ContainsFunc(ports, func(row []*measure.TestPort) bool { return slices.ContainsFunc(row, real) }) {
 		return nil
 	}
 	out := map[string]topology.Host{}
@@ -250,9 +250,9 @@ func (s Trial) priorityBytes(ctx context.Context, ports [][]*preflight.TestPort)
 }
 
 // wireDeltas are the counters of the ports that carried a test with a result.
-func wireDeltas(s Site, ports [][]*preflight.TestPort, all []preflight.Measured, before, after map[string]topology.Host) []preflight.PortDelta {
-	var out []preflight.PortDelta
-	seen := map[*preflight.TestPort]bool{}
+func wireDeltas(s Site, ports [][]*measure.TestPort, all []measure.Measured, before, after map[string]topology.Host) []measure.PortDelta {
+	var out []measure.PortDelta
+	seen := map[*measure.TestPort]bool{}
 	for _, m := range all {
 		for _, host := range []int{m.A, m.B} {
 			p := ports[host][m.Rail]
@@ -261,10 +261,10 @@ func wireDeltas(s Site, ports [][]*preflight.TestPort, all []preflight.Measured,
 			}
 			seen[p] = true
 			name := s.Reach[host]
-			d := preflight.PriorityBytes(after[name], p.Netdev).Since(preflight.PriorityBytes(before[name], p.Netdev))
-			out = append(out, preflight.PortDelta{Host: name, Port: fmt.Sprintf("%s port %d", p.HCA, p.Number), Netdev: p.Netdev, Delta: d})
+			d := measure.PriorityBytes(after[name], p.Netdev).Since(measure.PriorityBytes(before[name], p.Netdev))
+			out = append(out, measure.PortDelta{Host: name, Port: fmt.Sprintf("%s port %d", p.HCA, p.Number), Netdev: p.Netdev, Delta: d})
 		}
 	}
-	slices.SortStableFunc(out, func(x, y preflight.PortDelta) int { return strings.Compare(x.Host+" "+x.Port, y.Host+" "+y.Port) })
+	slices.SortStableFunc(out, func(x, y measure.PortDelta) int { return strings.Compare(x.Host+" "+x.Port, y.Host+" "+y.Port) })
 	return out
 }

@@ -1,6 +1,7 @@
-package preflight
+package check
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -218,7 +219,7 @@ func checkAny(l *look) {
 		l.say(sev, "RDMA devices", "none in /sys/class/infiniband", "at least one", "this host can only talk over sockets", hint)
 		return
 	}
-	l.say(sev, "RDMA devices", fmt.Sprintf("%d, none that the profile means", len(l.h.HCAs)), orText(l.p.Fabric.LinkLayer, "a usable port"), "the job has no port here", "check link_layer and exclude_hcas of the profile")
+	l.say(sev, "RDMA devices", fmt.Sprintf("%d, none that the profile means", len(l.h.HCAs)), cmp.Or(l.p.Fabric.LinkLayer, "a usable port"), "the job has no port here", "check link_layer and exclude_hcas of the profile")
 }
 
 // Expectations is what a profile wants of a port.
@@ -274,7 +275,7 @@ func checkACS(l *look) {
 func checkIOMMU(l *look) {
 	i := l.h.IOMMU
 	if i.Groups != nil && *i.Groups > 0 && i.Passthrough != nil && !*i.Passthrough && l.gpus() {
-		l.say(finding.Warning, "IOMMU", orText(i.CommandLine, "translating"), "iommu=pt", "every DMA between GPU and NIC is translated", "add iommu=pt to the kernel's command line"+finding.Reboots)
+		l.say(finding.Warning, "IOMMU", cmp.Or(i.CommandLine, "translating"), "iommu=pt", "every DMA between GPU and NIC is translated", "add iommu=pt to the kernel's command line"+finding.Reboots)
 	}
 }
 
@@ -314,7 +315,7 @@ func checkDomain(l *look) {
 		case d.State == "completed" && d.Status == 0:
 			joined++
 		default:
-			apart = orText(apart, fmt.Sprintf("GPU %d: %s, status %d", g.Index, d.State, d.Status))
+			apart = cmp.Or(apart, fmt.Sprintf("GPU %d: %s, status %d", g.Index, d.State, d.Status))
 		}
 	}
 	if apart != "" {
@@ -357,7 +358,7 @@ func checkShm(l *look) {
 		if *n <= 64<<20 && l.gpus() {
 			sev = finding.Error
 		}
-		l.say(sev, "/dev/shm", bytesText(uint64(max(*n, 0))), "several GB", "NCCL and MPI put their buffers there", orText(l.h.Container.Give(topology.NeedShm), "mount -o remount,size=50% /dev/shm"+finding.ForHost))
+		l.say(sev, "/dev/shm", bytesText(uint64(max(*n, 0))), "several GB", "NCCL and MPI put their buffers there", cmp.Or(l.h.Container.Give(topology.NeedShm), "mount -o remount,size=50% /dev/shm"+finding.ForHost))
 	}
 }
 
@@ -427,13 +428,13 @@ func checkNodes(l *look) {
 	}
 	give := l.h.Container.Give(topology.NeedDevices)
 	if missing != nil {
-		l.say(finding.Error, few(missing, 4), "no /dev/infiniband/"+few(missingNodes, 4), "the device node of each", "libraries see the device and cannot open it", orText(give, "modprobe ib_uverbs (as root)"))
+		l.say(finding.Error, few(missing, 4), "no /dev/infiniband/"+few(missingNodes, 4), "the device node of each", "libraries see the device and cannot open it", cmp.Or(give, "modprobe ib_uverbs (as root)"))
 	}
 	if shut != nil {
-		l.say(finding.Error, few(shut, 4), "/dev/infiniband/"+few(shutNodes, 4)+" may not be opened", "read and write", "libraries see the device and cannot open it", orText(give, "the udev rule of rdma-core (MODE 0666 for uverbs)"))
+		l.say(finding.Error, few(shut, 4), "/dev/infiniband/"+few(shutNodes, 4)+" may not be opened", "read and write", "libraries see the device and cannot open it", cmp.Or(give, "the udev rule of rdma-core (MODE 0666 for uverbs)"))
 	}
 	if any && l.j.RDMACM && !slices.Contains(l.h.DeviceNodes.Names, "rdma_cm") {
-		l.say(finding.Error, "rdma_cm", "no /dev/infiniband/rdma_cm", "the device node", "connections through rdma_cm fail", orText(l.h.Container.Give(topology.NeedDevices), "modprobe rdma_ucm (as root)"))
+		l.say(finding.Error, "rdma_cm", "no /dev/infiniband/rdma_cm", "the device node", "connections through rdma_cm fail", cmp.Or(l.h.Container.Give(topology.NeedDevices), "modprobe rdma_ucm (as root)"))
 	}
 }
 

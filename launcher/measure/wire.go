@@ -1,4 +1,4 @@
-package preflight
+package measure
 
 import (
 	"fmt"
@@ -23,7 +23,7 @@ type Priorities struct {
 // and bnxt_en's tx_bytes_pri3.
 func PriorityBytes(h topology.Host, netdev string) Priorities {
 	var p Priorities
-	n := netdevOf(h, netdev)
+	n := h.Netdev(netdev)
 	if n == nil || n.Ethtool == nil {
 		return p
 	}

@@ -1,4 +1,4 @@
-package preflight
+package check
 
 import (
 	"net/netip"
@@ -43,7 +43,7 @@ func sameRails(a, b topology.Host) map[string]string {
 func subnetsOf(h topology.Host, c *topology.HCA) []netip.Prefix {
 	var out []netip.Prefix
 	for _, p := range c.Ports {
-		if n := netdevOf(h, p.Netdev); n != nil {
+		if n := h.Netdev(p.Netdev); n != nil {
 			for _, a := range n.Addrs {
 				if !a.Addr().IsLinkLocalUnicast() {
 					out = append(out, a.Masked())

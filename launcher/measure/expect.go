@@ -1,4 +1,4 @@
-package preflight
+package measure
 
 import "fabrun/profiles"
 

@@ -1,4 +1,4 @@
-package preflight
+package check
 
 import (
 	"cmp"
@@ -66,7 +66,7 @@ func Facts(h topology.Host) []Fact {
 	add("shm", "/dev/shm", shmText(h.Limits.ShmBytes), finding.Note, "large jobs fail on one host only")
 	for _, m := range h.Modules {
 		if m.Name == "nvidia" || m.Name == "mlx5_core" || m.Name == "nvidia_peermem" || m.Name == "mlx5_ib" {
-			add("module", m.Name, orText(m.Version, "loaded"), finding.Warning, "drivers differ")
+			add("module", m.Name, cmp.Or(m.Version, "loaded"), finding.Warning, "drivers differ")
 		}
 	}
 	if h.PeerMemory.NvidiaPeermem != nil && len(h.GPUs) > 0 {
@@ -110,7 +110,7 @@ func portFacts(h topology.Host, c topology.HCA, p topology.Port, add addFact) {
 		add("pkey", s, keysText(p.PKeys), finding.Note, "ports talk only within a partition that both are in")
 	}
 	add("gid-shape", s, gidShape(p), finding.Warning, "one GID index does not fit both hosts")
-	if n := netdevOf(h, p.Netdev); n != nil && p.Up() {
+	if n := h.Netdev(p.Netdev); n != nil && p.Up() {
 		add("mtu", s, num(n.MTU), finding.Error, "large packets vanish on one side")
 		if n.DCB != nil {
 			add("trust", s, n.DCB.Trust, finding.Error, "marks are read differently: one side is not lossless")
@@ -170,7 +170,7 @@ func deviceNames(h topology.Host) string {
 	for _, c := range h.HCAs {
 		out = append(out, c.Name)
 	}
-	return orText(strings.Join(out, " "), "none")
+	return cmp.Or(strings.Join(out, " "), "none")
 }
 
 func joinKnown(words ...string) string {
@@ -202,15 +202,6 @@ func gidShape(p topology.Port) string {
 		s = append(s, fmt.Sprintf("%d %s %s", g.Index, strings.TrimPrefix(g.Type, "IB/"), g.Kind))
 	}
 	return strings.Join(s, ", ")
-}
-
-func netdevOf(h topology.Host, name string) *topology.Netdev {
-	for i := range h.Netdevs {
-		if name != "" && h.Netdevs[i].Name == name {
-			return &h.Netdevs[i]
-		}
-	}
-	return nil
 }
 
 type factKey struct{ id, subject string }
@@ -590,7 +581,7 @@ func Diff(a, b topology.Host) []Difference {
 		if other := was[dev]; other != "" && k.id != "across.hca-set" {
 			subject = strings.TrimSpace(dev + " / " + other + " " + rest)
 		}
-		out = append(out, Difference{strings.Replace(k.id, "across.", "diff.", 1), subject, orText(v[0], absent), orText(v[1], absent), f.Severity, f.Why})
+		out = append(out, Difference{strings.Replace(k.id, "across.", "diff.", 1), subject, cmp.Or(v[0], absent), cmp.Or(v[1], absent), f.Severity, f.Why})
 	}
 	return out
 }

@@ -1,4 +1,4 @@
-package preflight
+package measure
 
 import (
 	"bytes"
@@ -600,7 +600,7 @@ func byDMABuf(m topology.PeerMemory) bool {
 // below a VLAN; a bond's are counted by its slaves, of which none stands for it.
 func countedNetdev(h topology.Host, name string) string {
 	for range 4 {
-		n := netdevOf(h, name)
+		n := h.Netdev(name)
 		if n == nil || n.Lower == "" {
 			break
 		}

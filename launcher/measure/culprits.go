@@ -1,11 +1,13 @@
-package preflight
+package measure
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
+	"fabrun/launcher/check"
 	"fabrun/profiles"
 	"fabrun/topology"
 	"fabrun/topology/finding"
@@ -52,7 +54,7 @@ func culpritFinding(c Culprit, n Naming, e Expect) finding.Finding {
 			f.Seen += ": " + c.Worst.Said
 		}
 	default:
-		f.Seen = orText(c.Worst.Said, orText(c.Worst.Error, "slow"))
+		f.Seen = cmp.Or(c.Worst.Said, cmp.Or(c.Worst.Error, "slow"))
 	}
 	way := map[Direction]string{Sending: " when it sends, fine when it receives", Receiving: " when it receives, fine when it sends", Both: " both ways"}[c.Direction]
 	rail := "every rail"
@@ -187,7 +189,7 @@ func Suspects(h topology.Host, t *TestPort, p profiles.Profile, o Outcome) strin
 		}
 	}
 	name := fmt.Sprintf("%s port %d", t.HCA, t.Number)
-	fs := HostFindings(h, p, Job{Ports: []string{fmt.Sprintf("%s:%d", t.HCA, t.Number)}})
+	fs := check.HostFindings(h, p, check.Job{Ports: []string{fmt.Sprintf("%s:%d", t.HCA, t.Number)}})
 	wrong := func(ids ...string) string {
 		for _, f := range fs {
 			mine := f.Subject == t.HCA || strings.HasPrefix(f.Subject, name) || strings.HasPrefix(f.Subject, t.HCA+" ") || f.Subject == "PCIe" || f.Subject == "IOMMU"
@@ -200,7 +202,7 @@ func Suspects(h topology.Host, t *TestPort, p profiles.Profile, o Outcome) strin
 	}
 	var nic *topology.Netdev
 	if t.Netdev != "" {
-		nic = netdevOf(h, t.Netdev)
+		nic = h.Netdev(t.Netdev)
 	}
 	type answer struct{ bad, good string } // both "": not known
 	ask := []struct {

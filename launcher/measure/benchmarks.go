@@ -1,6 +1,7 @@
-package preflight
+package measure
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -13,13 +14,13 @@ import (
 // bandwidth of one node alone, when known.
 func JudgeNCCLTests(n pasted.NCCLTests, railsGbps float64, single *float64) (Verdict, []finding.Finding) {
 	v, fs := judgeNCCLTests(n, railsGbps, single)
-	return withUnread(v, fs, orText(n.Collective, "nccl-tests"), n.Unread)
+	return withUnread(v, fs, cmp.Or(n.Collective, "nccl-tests"), n.Unread)
 }
 
 func judgeNCCLTests(n pasted.NCCLTests, railsGbps float64, single *float64) (Verdict, []finding.Finding) {
 	var fs []finding.Finding
 	add := func(id string, sev finding.Severity, seen, wanted, why, hint string) {
-		fs = append(fs, finding.Finding{ID: id, Severity: sev, Subject: orText(n.Collective, "nccl-tests"), Seen: seen, Wanted: wanted, Why: why, Hint: hint})
+		fs = append(fs, finding.Finding{ID: id, Severity: sev, Subject: cmp.Or(n.Collective, "nccl-tests"), Seen: seen, Wanted: wanted, Why: why, Hint: hint})
 	}
 	if n.Error != "" {
 		add("nccl-tests.failed", finding.Error, n.Error, "a table of results", "the test did not run to its end", "run it with NCCL_DEBUG=INFO under 'fabrun', which names the cause")
@@ -99,24 +100,17 @@ func lossFindings(s []sizeTime, add func(id string, sev finding.Severity, seen, 
 	}
 }
 
-func orText(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
-}
-
 // JudgeOSU judges small-message latency (point to point only), bandwidth
 // against the rails, and the loss signature.
 func JudgeOSU(o pasted.OSU, e Expect) (Verdict, []finding.Finding) {
 	v, fs := judgeOSU(o, e)
-	return withUnread(v, fs, orText(o.Test, "osu"), o.Unread)
+	return withUnread(v, fs, cmp.Or(o.Test, "osu"), o.Unread)
 }
 
 func judgeOSU(o pasted.OSU, e Expect) (Verdict, []finding.Finding) {
 	var fs []finding.Finding
 	add := func(id string, sev finding.Severity, seen, wanted, why, hint string) {
-		fs = append(fs, finding.Finding{ID: id, Severity: sev, Subject: orText(o.Test, "osu"), Seen: seen, Wanted: wanted, Why: why, Hint: hint})
+		fs = append(fs, finding.Finding{ID: id, Severity: sev, Subject: cmp.Or(o.Test, "osu"), Seen: seen, Wanted: wanted, Why: why, Hint: hint})
 	}
 	if len(o.Rows) == 0 {
 		add("osu.no-result", finding.Warning, "no row of results", "a table", "nothing can be judged", "paste the whole output")

@@ -1,4 +1,4 @@
-package preflight
+package check
 
 import (
 	"fmt"
@@ -15,6 +15,8 @@ import (
 )
 
 // healthy is a host on which nothing is wrong: two RoCE rails and two GPUs.
+func ptr[T any](v T) *T { return &v }
+
 func healthy(name string) topology.Host {
 	h := topology.Host{
 		Name: name, Kernel: "6.1.0", CPU: topology.CPU{Online: []int{0, 1, 2, 3}},
