@@ -115,6 +115,9 @@ func decode(path, text string, v any) (*doc, error) {
 	if len(text) > maxFile {
 		return nil, fmt.Errorf("profile %q: larger than %d bytes", path, maxFile)
 	}
+	if line, deep := tooDeep(text); deep {
+		return nil, fmt.Errorf("%s:%d: a key or a value of more than %d parts inside each other", path, line, maxParts)
+	}
 	meta, err := toml.Decode(text, v)
 	d := &doc{path: path, text: text, meta: meta}
 	if err != nil {
@@ -125,6 +128,74 @@ func decode(path, text string, v any) (*doc, error) {
 		return nil, d.errorf(unknown[0], "unknown key %q", unknown[0].String())
 	}
 	return d, nil
+}
+
+// maxParts is how many parts a key may have (a.b.c), and how deep lists and inline
+// tables may lie in each other: profiles have three. The cost of the TOML reader
+// grows with the square of the first, its stack with the second.
+const maxParts = 32
+
+// tooDeep returns the line at which a text exceeds maxParts. What a string after
+// "=" holds is not looked at.
+func tooDeep(text string) (line int, deep bool) {
+	dots, depth, quotes := 0, 0, 0
+	line = 1
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '\n':
+			line++
+			dots, quotes = 0, 0
+		case '"', '\'':
+			quotes++
+		case '#':
+			if quotes%2 == 0 { // not within a quoted key
+				i += strings.IndexByte(text[i:]+"\n", '\n') - 1
+			}
+		case ',':
+			dots = 0
+		case '.':
+			dots++
+		case '[', '{':
+			depth++
+			dots = 0
+		case ']', '}':
+			depth = max(0, depth-1)
+			dots = 0
+		case '=':
+			dots = 0
+			for i+1 < len(text) && (text[i+1] == ' ' || text[i+1] == '\t') {
+				i++
+			}
+			n := stringLength(text[i+1:])
+			line += strings.Count(text[i+1:i+1+n], "\n")
+			i += n
+		}
+		if dots > maxParts || depth > maxParts {
+			return line, true
+		}
+	}
+	return 0, false
+}
+
+// stringLength is the length of the string with which a text begins; 0 for none.
+func stringLength(text string) int {
+	for _, quote := range []string{`"""`, "'''", `"`, "'"} {
+		if !strings.HasPrefix(text, quote) {
+			continue
+		}
+		for i := len(quote); i < len(text); i++ {
+			switch {
+			case strings.HasPrefix(text[i:], quote):
+				return i + len(quote)
+			case text[i] == '\\' && quote[0] == '"':
+				i++
+			case text[i] == '\n' && len(quote) == 1:
+				return i
+			}
+		}
+		return len(text)
+	}
+	return 0
 }
 
 var lineInError = lazy(`^toml: (?:line (\d+) )?\(last key "([^"]*)"\): (.*)$`)

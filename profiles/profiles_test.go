@@ -365,3 +365,27 @@ func TestProvidersFiles(t *testing.T) {
 		}
 	}
 }
+
+// TestPartsAreBounded: a key of thousands of parts, and tables as deep, are refused
+// before the TOML reader sees them: its cost grows with their square.
+func TestPartsAreBounded(t *testing.T) {
+	for text, line := range map[string]int{
+		"name = \"x\"\n" + strings.Repeat("a.", 3000) + "a = 1\n":       2,
+		"name = \"x\"\n\n[" + strings.Repeat("a.", 3000) + "a]\n":       3,
+		"name = \"x\"\na = " + strings.Repeat("[", 100_000):             2,
+		"\"#\"." + strings.Repeat("a.", 3000) + "a = 1\n":               1,
+		"name = \"x\"\na = " + strings.Repeat("{a=", 100_000):           2,
+		"name = \"x\"\na = {" + strings.Repeat("\"b c\" . ", 100) + "b": 2,
+	} {
+		if got, deep := tooDeep(text); !deep || got != line {
+			t.Errorf("%.40q: %v at line %d, want line %d", text, deep, got, line)
+		}
+	}
+	for _, text := range []string{
+		"# " + strings.Repeat(".", 300) + "\n", "a = 1 # " + strings.Repeat("[", 300) + "\n", "about = \"" + strings.Repeat("A sentence. ", 300) + "\"\n", "about = \"\"\"\n" + strings.Repeat("[[[ a.b.c\n", 300) + "\"\"\"\nx = 1\n", strings.Repeat("[fabric.qos]\npfc = [3]\n", 1000), strings.Repeat("a.b.c = {x = [1, 2]}\n", 1000),
+	} {
+		if line, deep := tooDeep(text); deep {
+			t.Errorf("%.40q: refused at line %d", text, line)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package lint
 
 import (
 	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -154,6 +155,10 @@ func (r *reader) parse(src []byte, offset int) {
 	r.src, r.offset = src, offset
 	r.depth++
 	defer func() { r.src, r.offset = saved, savedOffset; r.depth-- }()
+	if line, deep := tooDeep(src); deep {
+		r.s.Unread = append(r.s.Unread, Unread{line + offset, fmt.Sprintf("commands nested more than %d deep", maxNesting)})
+		return
+	}
 	parse := func(recovered int) (*syntax.File, error) {
 		return syntax.NewParser(syntax.KeepComments(true), syntax.Variant(syntax.LangBash), syntax.RecoverErrors(recovered)).Parse(strings.NewReader(string(src)), "")
 	}

@@ -71,6 +71,7 @@ type page struct {
 	Findings                                []finding.Finding
 	Vars                                    []RecordedVar
 	Truncated                               bool
+	LeftOut                                 int
 }
 
 // RecordedHTML writes a recorded job as one page that asks the network for
@@ -87,7 +88,7 @@ func RecordedHTML(w io.Writer, rec Record, against *Comparison) error {
 	}
 	p := page{
 		Title: "fabrun: " + ShellWords(rec.Start.Command), Command: ShellWords(rec.Start.Command), Sentence: rec.Sentence(),
-		Version: rec.Start.Version, Compared: against, Findings: rec.Findings, Truncated: rec.Truncated,
+		Version: rec.Start.Version, Compared: against, Findings: rec.Findings, Truncated: rec.Truncated, LeftOut: rec.LeftOut,
 	}
 	switch {
 	case strings.HasPrefix(p.Sentence, "No fallback"):

@@ -225,6 +225,8 @@ type Record struct {
 	Counters *watch.CounterVerdict `json:"counters"`
 	Kept     *contract.Kept        `json:"kept"` // null: the record stops before, or is of an older fabrun
 	Exit     *RecordExit           `json:"exit"`
+	// LeftOut counts findings, events and samples behind the first thousands.
+	LeftOut int `json:"left_out"`
 	// Truncated: the last line is cut off.
 	Truncated bool `json:"truncated"`
 }
@@ -255,6 +257,7 @@ type RecordedVar struct {
 const (
 	maxRecordLine    = 16 << 20
 	maxRecordSamples = 100_000
+	maxRecordWords   = 10_000 // findings, and events: nobody reads more
 )
 
 // ReadRecord reads a record. A job that was killed leaves a record without an
@@ -299,6 +302,15 @@ func ReadRecord(r io.Reader) (Record, error) {
 	return rec, nil
 }
 
+// keep adds to a list of a record, up to a bound.
+func keep[T any](rec *Record, list *[]T, v T, most int) {
+	if len(*list) >= most {
+		rec.LeftOut++
+		return
+	}
+	*list = append(*list, v)
+}
+
 func (rec *Record) take(l recordLine) error {
 	switch {
 	case l.Start != nil:
@@ -308,18 +320,18 @@ func (rec *Record) take(l recordLine) error {
 		if err := json.Unmarshal(l.Plan, rec.Plan); err != nil {
 			return fmt.Errorf("plan: %w", err)
 		}
-		rec.Findings = append(rec.Findings, rec.Plan.Findings...)
+		for _, f := range rec.Plan.Findings {
+			keep(rec, &rec.Findings, f, maxRecordWords)
+		}
 	case l.Finding != nil:
-		rec.Findings = append(rec.Findings, *l.Finding)
+		keep(rec, &rec.Findings, *l.Finding, maxRecordWords)
 	case l.Event != nil:
 		if l.Event.Time.IsZero() {
 			l.Event.Time = l.Time
 		}
-		rec.Events = append(rec.Events, *l.Event)
+		keep(rec, &rec.Events, *l.Event, maxRecordWords)
 	case l.Sample != nil:
-		if len(rec.Samples) < maxRecordSamples {
-			rec.Samples = append(rec.Samples, *l.Sample)
-		}
+		keep(rec, &rec.Samples, *l.Sample, maxRecordSamples)
 	case l.Verdict != nil:
 		rec.Verdict = l.Verdict
 	case l.Counters != nil:

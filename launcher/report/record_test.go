@@ -374,3 +374,21 @@ func TestPageOfAShortJob(t *testing.T) {
 		t.Errorf("names %v", names)
 	}
 }
+
+// TestRecordIsBounded: of a record with any number of events and findings the
+// first thousands are kept, and the others counted.
+func TestRecordIsBounded(t *testing.T) {
+	var b strings.Builder
+	b.WriteString(`{"schema":"fabrun/record/v1","time":"2026-11-03T10:00:00Z","start":{"command":["a"],"host":"n","version":"x","hosts":["n"]}}` + "\n")
+	for range maxRecordWords + 7 {
+		b.WriteString(`{"time":"2026-11-03T10:00:00Z","event":{"time":null,"id":"x","severity":"note","host":null,"rank":null,"text":"again"}}` + "\n")
+	}
+	rec, err := ReadRecord(strings.NewReader(b.String()))
+	if err != nil || len(rec.Events) != maxRecordWords || rec.LeftOut != 7 {
+		t.Fatalf("%d events, %d left out, %v", len(rec.Events), rec.LeftOut, err)
+	}
+	var text strings.Builder
+	if err := Recorded(&text, rec); err != nil || !strings.Contains(text.String(), "7 more lines of the record are left out") {
+		t.Errorf("%v: it is not said", err)
+	}
+}

@@ -63,6 +63,9 @@ func Recorded(w io.Writer, rec Record) error {
 			fmt.Fprintf(&b, "  %s=%s\n    %s\n", v.Name, v.Value, v.Why)
 		}
 	}
+	if rec.LeftOut > 0 {
+		fmt.Fprintf(&b, "\n%d more %s of the record %s left out.\n", rec.LeftOut, plural(rec.LeftOut, "line"), map[bool]string{true: "is", false: "are"}[rec.LeftOut == 1])
+	}
 	if rec.Truncated {
 		b.WriteString("\nThe record is cut off in its last line.\n")
 	}

@@ -22,6 +22,10 @@ type reader struct {
 	dirs map[string]string // address → its directory without links
 }
 
+// maxHCAs is more devices than a machine has, every virtual function counted:
+// what compares them with each other costs the square of their number.
+const maxHCAs = 4096
+
 // Read turns the tree into a Host. It never fails because something is
 // missing: what is not there stays unknown, and what is there and cannot be
 // read is in Host.Unreadable. The error is for a tree that is no machine's.
@@ -33,6 +37,9 @@ func Read(fsys fs.FS) (topology.Host, error) {
 	r := &reader{fsys: fsys, h: &h, pci: map[string]int{}, dirs: map[string]string{}}
 	if !r.isDir("sys") && !r.isDir("proc") {
 		return h, errors.New("no sys and no proc directory: not the root of a machine")
+	}
+	if n := len(r.names("sys/class/infiniband")); n > maxHCAs {
+		return h, fmt.Errorf("%d RDMA devices in sys/class/infiniband, more than %d: not a machine", n, maxHCAs)
 	}
 	r.identity()
 	r.cpus()
