@@ -90,7 +90,7 @@ func TestRealTorchrunAsWithout(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		test func(*testing.T, *netLab)
-	}{{"signals", torchrunSignals}, {"environment", torchrunEnvironment}, {"output", torchrunOutput}, {"failure", torchrunFailure}, {"checkpoint", torchrunCheckpoint}} {
+	}{{"signals", torchrunSignals}, {"environment", torchrunEnvironment}, {"output", torchrunOutput}, {"failure", torchrunFailure}, {"checkpoint", torchrunCheckpoint}, {"standstill", torchrunStandstill}} {
 		t.Run(c.name, func(t *testing.T) {
 			l.t = t
 			c.test(t, l)
@@ -393,4 +393,69 @@ func torchrunCheckpoint(t *testing.T, l *netLab) {
 	if at <= 40 && weights(resumed) != whole {
 		t.Errorf("other weights than of a job in one piece: %s, want %s", weights(resumed), whole)
 	}
+}
+
+// standScript trains with Gloo, but for the rank that argv names, which never joins.
+const standScript = `import os, sys, time
+import torch, torch.distributed as dist
+if os.environ["RANK"] == sys.argv[1]:
+    open("ready." + os.environ["RANK"], "w").close()
+    time.sleep(1000)
+if sys.argv[1] != "nobody":
+    open("ready." + os.environ["RANK"], "w").close()
+dist.init_process_group("gloo")
+t, step = torch.ones(1000), 0
+while True:
+    dist.all_reduce(t); t.fill_(1); step += 1
+    if step == 10:
+        open("ready." + os.environ["RANK"], "w").close()
+    time.sleep(0.02)
+`
+
+// torchrunStandstill: of a job that stands still, fabrun says which rank on which
+// host holds it up, and that it goes on; of a rank that never joins, too.
+func torchrunStandstill(t *testing.T, l *netLab) {
+	l.write("share/stand.py", standScript)
+	start := func(args ...string) *netJob {
+		l.t.Helper()
+		l.forget()
+		j := l.start(nil, slices.Concat(l.fabrunOn("node[01-03]"), []string{"--hang-after", "6s", "torchrun"}, torchFlags, []string{"stand.py"}, args)...)
+		l.until("all ranks", func() bool { return len(l.seen("ready")) == 3 || len(j.done) > 0 })
+		return j
+	}
+	says := func(j *netJob, want string) {
+		l.t.Helper()
+		is := regexp.MustCompile(want)
+		l.until(want, func() bool {
+			if len(j.done) > 0 {
+				l.t.Fatalf("ended\n%s", j.text())
+			}
+			return is.MatchString(j.stderr.String())
+		})
+	}
+	end := func(j *netJob) {
+		l.t.Helper()
+		kill(syscall.SIGINT, j.pid())
+		kill(syscall.SIGINT, j.pid())
+		j.status()
+		l.empty()
+	}
+	j := start("nobody")
+	var rank int
+	for _, pid := range l.nodes[1].processes() {
+		if line := commandLine(pid); strings.Contains(line, "stand.py") && !strings.Contains(line, "torchrun") {
+			rank = pid
+		}
+	}
+	if rank == 0 {
+		t.Fatal("no rank on node02")
+	}
+	kill(syscall.SIGSTOP, rank)
+	says(j, `warning: node02 rank 1: it is stopped \(SIGSTOP\) for \d+ s, and nothing moves on the ranks' connections: the job hangs\.`)
+	kill(syscall.SIGCONT, rank)
+	says(j, `The job goes on, after a standstill of at least \d+ s\.`)
+	end(j)
+	j = start("2")
+	says(j, `The job stands still for \d+ s: no rank computes, and nothing moves on the ranks' connections\. Rank 2 on node03 sleeps of its own accord while the others wait`)
+	end(j)
 }

@@ -19,12 +19,25 @@ import (
 // What the image holds. Changing anything here makes another image: its folder
 // is named after a hash of this text.
 const (
-	suite        = "trixie"
+	baseSuite    = "trixie"
 	basePackages = "openmpi-bin libopenmpi-dev gcc libc6-dev ucx-utils perftest rdma-core ibverbs-utils rdmacm-utils " +
 		"openssh-server iproute2 iputils-ping ethtool kmod xz-utils busybox-static tcpdump linux-image-amd64 procps hwloc-nox numactl"
 	foamPackages = "openfoam openfoam-examples"
+	// torch's own image: the torchrun of Debian 13 cannot start (it wants a store
+	// that its torch was built without), that of Debian 12 does.
+	torchSuite    = "bookworm"
+	torchPackages = "python3-torch"
 	recipe       = "2" // count up when buildImage changes
 )
+
+// contents are the image's suite and packages: FABRUN_LAB_TORCH=1 asks for the one
+// with torch, which is half a gigabyte larger.
+func contents() (suite, packages string) {
+	if os.Getenv("FABRUN_LAB_TORCH") != "" {
+		return torchSuite, basePackages + "\n" + torchPackages
+	}
+	return baseSuite, basePackages + "\n" + foamPackages
+}
 
 // bootModules are what the initramfs needs to reach the root file system; the
 // rest is loaded from there.
@@ -98,7 +111,8 @@ func findImage(ctx context.Context, log io.Writer) (image, error) {
 	if err := needTools(ctx, log); err != nil {
 		return image{}, err
 	}
-	sum := sha256.Sum256([]byte(strings.Join([]string{recipe, suite, basePackages, foamPackages, jobSource}, "\n")))
+	suite, packages := contents()
+	sum := sha256.Sum256([]byte(strings.Join([]string{recipe, suite, packages, jobSource}, "\n")))
 	im := image{filepath.Join(cache, hex.EncodeToString(sum[:6]))}
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return im, err
@@ -136,6 +150,7 @@ func buildImage(ctx context.Context, im image, log io.Writer) error {
 	if err != nil {
 		return err
 	}
+	suite, packages := contents()
 	sh := func(name string, args ...string) error {
 		c := exec.CommandContext(ctx, "nice", append([]string{"-n", "10", name}, args...)...)
 		c.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
@@ -163,8 +178,8 @@ func buildImage(ctx context.Context, im image, log io.Writer) error {
 			return err
 		}
 	}
-	fmt.Fprintln(log, "lab: installing", basePackages, foamPackages)
-	if err := sh("chroot", append([]string{im.root(), "apt-get", "install", "-y", "-qq"}, strings.Fields(basePackages+" "+foamPackages)...)...); err != nil {
+	fmt.Fprintln(log, "lab: installing", strings.ReplaceAll(packages, "\n", " "))
+	if err := sh("chroot", append([]string{im.root(), "apt-get", "install", "-y", "-qq"}, strings.Fields(packages)...)...); err != nil {
 		return err
 	}
 	if err := sh("chroot", im.root(), "apt-get", "clean"); err != nil {
