@@ -52,7 +52,7 @@ var layers = []layer{
 	{"launcher/check", []string{"profiles", "topology", "topology/finding", "topology/health"}, pureStd, "observes; what must run somewhere is the caller's"},
 	{"launcher/measure", []string{"launcher/check", "profiles", "topology", "topology/finding", "topology/health", "topology/pasted"}, []string{"os", "os/exec", "net"}, "says what to run on two ends, and what it came to; running is the caller's"},
 	{"launcher", []string{"launcher/plan", "topology"}, []string{"mod:github.com/spf13/cobra", "mod:golang.org/x/crypto"}, "processes, signals, streams; it decides nothing"},
-	{"launcher/eyes", []string{"envgen", "launcher", "launcher/cmdline", "launcher/exit", "launcher/files", "launcher/hang", "launcher/look", "launcher/plan", "launcher/remote", "launcher/report", "launcher/watch", "launcher/watch/contract", "topology"}, []string{"mod:github.com/spf13/cobra"}, "reads what a running job leaves: logs, counters, sockets; what it means is launcher/watch's"},
+	{"launcher/eyes", []string{"envgen", "launcher", "launcher/cmdline", "launcher/exit", "launcher/files", "launcher/hang", "launcher/hosts", "launcher/look", "launcher/plan", "launcher/remote", "launcher/report", "launcher/watch", "launcher/watch/contract", "topology"}, []string{"mod:github.com/spf13/cobra"}, "reads what a running job leaves: logs, counters, sockets; what it means is launcher/watch's"},
 	{"launcher/exit", nil, []string{"os", "os/exec", "net"}, "a status and its error; every package that can fail for a user returns one"},
 	{"launcher/files", nil, []string{"os/exec", "net"}, "writes what was asked for, whole or not at all"},
 	{"launcher/report", []string{

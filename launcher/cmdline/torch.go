@@ -76,6 +76,24 @@ func (c Command) TorchNodesMost(env []string) int {
 	return n
 }
 
+// TorchLeast is with how many nodes torchrun goes on when it loses one; 0 where it
+// does not: only an elastic job does, and only with a rendezvous that can meet anew
+// (torch/distributed/elastic/rendezvous: the static one cannot).
+func (c Command) TorchLeast(env []string) int {
+	if len(c.Apps) == 0 || !c.Launcher.Dialect.PerNode {
+		return 0
+	}
+	backend := Value(env, petVar("rdzv-backend"))
+	if o := c.Apps[0].Last("rdzv-backend"); o != nil && len(o.Values) > 0 {
+		backend = o.Values[0]
+	}
+	least := c.TorchNodes(env)
+	if backend == "" || backend == "static" || least >= c.TorchNodesMost(env) {
+		return 0
+	}
+	return least
+}
+
 // torchNodes is what torchrun is told of its nodes, "2" or "1:4".
 func (c Command) torchNodes(env []string) string {
 	if o := c.Apps[0].Last("nnodes"); o != nil && len(o.Values) > 0 {

@@ -69,7 +69,7 @@ func newStandstill(c HangConfig) standstill {
 
 // lookHere lets this machine's eyes look at the ranks, where it is of the job's hosts.
 // Of one program that is started here, nothing is known that would be a hang.
-func (w *Job) lookHere(node *Config) {
+func (w *Job) lookHere(node *Config, host string) {
 	p := w.cfg.Plan
 	if p.Dialect.Alone {
 		w.hang.judge = nil
@@ -82,7 +82,7 @@ func (w *Job) lookHere(node *Config) {
 	if node.Meter != nil {
 		gpus = node.Meter.GPUUse
 	}
-	node.Ranks = NewRanks(node.Host, w.cfg.Mark, promiseOf(p).Devices[node.Host], w.cfg.Hang.RAS, gpus)
+	node.Ranks = NewRanks(host, w.cfg.Mark, promiseOf(p).Devices[host], w.cfg.Hang.RAS, gpus)
 	node.Every, node.OnLook = hang.Every(w.cfg.Hang.after()), w.look
 }
 

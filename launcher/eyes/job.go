@@ -92,6 +92,7 @@ func WatchJob(cfg JobConfig, spec *launcher.Spec) (*Job, error) {
 	if err := w.metrics.open(w); err != nil {
 		return nil, err
 	}
+	here := calledHere(p.Hosts, host)
 	ranks := p.Command.RankEnv(cfg.Env)
 	follow, readOut, readErr := LogPlaces(ranks, cfg.Dir, p.Command.StartDir(cfg.WorkDir))
 	follow.Keep = cfg.Record != ""
@@ -102,9 +103,9 @@ func WatchJob(cfg JobConfig, spec *launcher.Spec) (*Job, error) {
 	w.told = newQueue()
 	node := Config{
 		Host: host, Follow: follow, OnSample: w.sample, Pairs: cfg.Record != "",
-		OnEvent: func(e watch.Event) { w.told.put(func() { w.event(e) }) },
+		OnEvent: func(e watch.Event) { w.told.put(func() { w.event(here.event(e)) }) },
 		Relay:   func(line string) { w.told.put(func() { w.relay(line) }) },
-		OnQuiet: func(procs []watch.Standing) { w.quiet("", procs) },
+		OnQuiet: func(procs []watch.Standing) { w.quiet("", here.standings(procs)) },
 		OnStuck: func() {
 			w.told.put(func() { fmt.Fprintln(cfg.Say, "the counters of this node give no answer: they are not read") })
 		},
@@ -117,10 +118,10 @@ func WatchJob(cfg JobConfig, spec *launcher.Spec) (*Job, error) {
 		// A login node or launcher pod is none of the job's hosts: what it has and
 		// moves says nothing.
 		if runsHere(p, w.traffic.peers) {
-			node.Meter = NewMeter(host).WithGPUs(cfg.GPUs)
+			node.Meter = NewMeter(here.byUser).WithGPUs(cfg.GPUs)
 		}
 	}
-	w.lookHere(&node)
+	w.lookHere(&node, here.byUser)
 	w.here = NewNode(node)
 	if cfg.Sessions {
 		w.streams.ofSessions = map[string]bool{"stdout": readOut, "stderr": readErr}

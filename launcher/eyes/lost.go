@@ -147,9 +147,31 @@ func (w *Job) lost(e *session, others []string, here bool) {
 		w.event(ev)
 		return
 	}
+	if w.goesOnWithout(e) {
+		ev.Text += " torchrun can go on with the other nodes: the job is left alone."
+		w.event(ev)
+		return
+	}
 	ev.Text += " The job cannot go on without it and is ended."
 	w.event(ev)
 	w.cfg.End()
+}
+
+// goesOnWithout reports whether torchrun goes on without a node: an elastic job, as
+// long as enough nodes are left. They meet at the first one.
+func (w *Job) goesOnWithout(e *session) bool {
+	p := w.cfg.Plan
+	least := p.Command.TorchLeast(w.cfg.Env)
+	if least == 0 || len(p.Hosts.Hosts) == 0 || e.host == p.Hosts.Hosts[0].Name {
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(p.Hosts.Hosts)-w.sessions.gone <= least {
+		return false
+	}
+	w.sessions.gone++
+	return true
 }
 
 // maxNamed bounds how many nodes are asked, and named, when a job has failed.

@@ -68,6 +68,14 @@ func TestNodeThatAnswersNoMoreIsNamedAndTheJobEnded(t *testing.T) {
 	fail := func(c remote.Cause) func(string) error {
 		return func(host string) error { return &remote.HostError{Host: host, Cause: c, Err: errors.New("so")} }
 	}
+	one := func(which string) func(string) error {
+		return func(host string) error {
+			if host == which {
+				return fail(remote.Timeout)(host)
+			}
+			return nil
+		}
+	}
 	for _, c := range []struct {
 		name   string
 		hosts  []string
@@ -75,27 +83,38 @@ func TestNodeThatAnswersNoMoreIsNamedAndTheJobEnded(t *testing.T) {
 		ends   bool
 		says   string
 		open   string // the address that answers
+		argv   string // of the job; "" mpirun
 	}{
-		{"the login hangs", []string{"localhost", "n2"}, fail(remote.Timeout), false, "warning: n2: it takes no login any more (n2: timeout: so; asked 3 times)", "10.1.4.2"},
-		{"what answers is on every host", []string{"localhost", "n2"}, fail(remote.Timeout), true, "error: n2: it answers no more", "172.17.0.1"},
-		{"switched off", []string{"localhost", "n2"}, fail(remote.Timeout), true, "error: n2: it answers no more (n2: timeout: so; asked 3 times)", ""},
-		{"no route", []string{"localhost", "n2"}, fail(remote.Unreachable), true, "error: n2: it answers no more", ""},
+		{"the login hangs", []string{"localhost", "n2"}, fail(remote.Timeout), false, "warning: n2: it takes no login any more (n2: timeout: so; asked 3 times)", "10.1.4.2", ""},
+		{"what answers is on every host", []string{"localhost", "n2"}, fail(remote.Timeout), true, "error: n2: it answers no more", "172.17.0.1", ""},
+		{"switched off", []string{"localhost", "n2"}, fail(remote.Timeout), true, "error: n2: it answers no more (n2: timeout: so; asked 3 times)", "", ""},
+		{"no route", []string{"localhost", "n2"}, fail(remote.Unreachable), true, "error: n2: it answers no more", "", ""},
 		{"one of two", []string{"n1", "n2"}, func(host string) error {
 			if host == "n2" {
 				return fail(remote.Timeout)(host)
 			}
 			return nil
-		}, true, "error: n2: it answers no more", ""},
-		{"only the session broke", []string{"localhost", "n2"}, func(string) error { return nil }, false, "", ""},
-		{"sshd was stopped", []string{"localhost", "n2"}, fail(remote.Refused), false, "", ""},
-		{"the login was taken away", []string{"localhost", "n2"}, fail(remote.Auth), false, "", ""},
-		{"this machine is cut off from the job", []string{"n1", "n2"}, fail(remote.Timeout), false, "it may be this machine that is cut off", ""},
-		{"this machine is cut off from the one node", []string{"n2"}, fail(remote.Timeout), false, "it may be this machine that is cut off", ""},
+		}, true, "error: n2: it answers no more", "", ""},
+		{"only the session broke", []string{"localhost", "n2"}, func(string) error { return nil }, false, "", "", ""},
+		{"sshd was stopped", []string{"localhost", "n2"}, fail(remote.Refused), false, "", "", ""},
+		{"the login was taken away", []string{"localhost", "n2"}, fail(remote.Auth), false, "", "", ""},
+		{"this machine is cut off from the job", []string{"n1", "n2"}, fail(remote.Timeout), false, "it may be this machine that is cut off", "", ""},
+		{"this machine is cut off from the one node", []string{"n2"}, fail(remote.Timeout), false, "it may be this machine that is cut off", "", ""},
+		{"an elastic job", []string{"localhost", "n1", "n2"}, one("n2"), false, "error: n2: it answers no more (n2: timeout: so; asked 3 times): switched off, crashed, or cut off from the network. torchrun can go on with the other nodes", "", "torchrun --nnodes 2:3 --rdzv-backend c10d train.py"},
+		{"an elastic job with too few left", []string{"localhost", "n2"}, one("n2"), true, "is ended", "", "torchrun --nnodes 2:3 --rdzv-backend c10d train.py"},
+		{"an elastic job that cannot meet again", []string{"localhost", "n1", "n2"}, one("n2"), true, "is ended", "", "torchrun --nnodes 2:3 train.py"},
+		{"an elastic job loses where it meets", []string{"n2", "n1", "localhost"}, one("n2"), true, "is ended", "", "torchrun --nnodes 2:3 --rdzv-backend c10d train.py"},
+		{"torchrun of three nodes", []string{"localhost", "n1", "n2"}, one("n2"), true, "is ended", "", "torchrun --nnodes 3 --rdzv-backend c10d train.py"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var errs saidByMany
 				p := plan.Plan{Dialect: cmdline.OpenMPI5}
+				if c.argv != "" {
+					argv := strings.Fields(c.argv)
+					id := cmdline.Identify(argv, "", "")
+					p.Dialect, p.Command = id.Dialect, cmdline.Parse(id, argv)
+				}
 				for _, h := range c.hosts {
 					p.Hosts.Hosts = append(p.Hosts.Hosts, hosts.Host{Name: h})
 				}
@@ -106,6 +125,7 @@ func TestNodeThatAnswersNoMoreIsNamedAndTheJobEnded(t *testing.T) {
 					t.Fatal(err)
 				}
 				w.sessions.answers = func(_ context.Context, addr string) bool { return addr == c.open }
+				w.cfg.Plan = p // whose names nobody looks up
 				for host, own := range map[string]string{"n1": "10.1.4.1", "n2": "10.1.4.2"} {
 					w.sample(watch.Sample{Host: host, Addresses: []string{own, "172.17.0.1"}})
 				}

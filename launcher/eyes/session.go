@@ -55,6 +55,7 @@ const (
 // sessions are those on the job's other nodes.
 type sessions struct {
 	all      []*session
+	gone     int                                         // nodes without which the job goes on
 	patterns []string                                    // of the user's own log files
 	answers  func(ctx context.Context, addr string) bool // something answers there
 	asking   context.Context                             // ends with the sessions
@@ -149,10 +150,19 @@ func (w *Job) sessionArgv(by Nodes, p plan.Plan, dir string) []string {
 func (w *Job) read(e *session, others []string, here bool) {
 	defer close(e.done)
 	var once sync.Once
+	there := called{byUser: e.host}
 	err := report.ReadStream(e.stream.Stdout, report.StreamHandler{
-		Start: func(string) { once.Do(func() { close(e.ready) }) },
-		Event: w.elsewhere, Sample: w.sample, Relay: w.relay, Verdict: w.heard,
-		Quiet: func(procs []watch.Standing) { w.quiet(e.host, procs) },
+		Start: func(itself string) {
+			there.itself = itself
+			once.Do(func() { close(e.ready) })
+		},
+		Event: func(ev watch.Event) { w.elsewhere(there.event(ev)) },
+		Sample: func(s watch.Sample) {
+			s.Host = e.host
+			w.sample(s)
+		},
+		Relay: w.relay, Verdict: w.heard,
+		Quiet: func(procs []watch.Standing) { w.quiet(e.host, there.standings(procs)) },
 		Look: func(l hang.Look) {
 			l.Host = e.host
 			w.look(l)

@@ -322,7 +322,7 @@ func (a *Call) runNodes(ctx context.Context, t *torchJob, job preparedJob, o Opt
 	out, errs := launcher.NewMerge(a.Stdout, o.Spread.prefixing()), launcher.NewMerge(a.Stderr, o.Spread.prefixing())
 	out.Broken = func(err error) { broken <- err }
 	restarts := t.cmd.TorchRestarts(a.Env)
-	c := &nodesRun{a: a, nodes: nodes, grace: o.Spread.Grace, failed: make(chan string, len(nodes)), ended: make(chan nodeEnd), cut: cut}
+	c := &nodesRun{a: a, nodes: nodes, grace: o.Spread.Grace, least: t.cmd.TorchLeast(a.Env), failed: make(chan string, len(nodes)), ended: make(chan nodeEnd), cut: cut}
 	if job.spec.Started != nil {
 		job.spec.Started(0)
 	}
@@ -438,6 +438,7 @@ type nodesRun struct {
 	a     *Call
 	nodes []*node
 	grace time.Duration
+	least int    // with how many nodes torchrun goes on when it loses one; 0 it does not
 	cut   func() // breaks the sessions off
 
 	failed  chan string // a worker there has failed
@@ -520,6 +521,10 @@ func (c *nodesRun) attend(ctx context.Context, caught <-chan os.Signal, broken <
 			c.running--
 			e.node.end()
 			codes[e.node] = e.status
+			if e.err != nil && c.goesOnWithout(e.node) {
+				codes[e.node] = 0
+				continue
+			}
 			switch {
 			case e.err != nil && c.fail(exit.Internal, e.err.Error()):
 				c.endAll()
@@ -537,6 +542,16 @@ func (c *nodesRun) attend(ctx context.Context, caught <-chan os.Signal, broken <
 		}
 	}
 	return c.st
+}
+
+// goesOnWithout reports whether torchrun goes on without a node whose session broke:
+// an elastic job, as long as enough are left. They meet at the first one.
+func (c *nodesRun) goesOnWithout(n *node) bool {
+	if c.decided || c.told || c.least == 0 || n == c.nodes[0] || c.running < c.least {
+		return false
+	}
+	c.say("the session on %s has ended; torchrun can go on with the other %d nodes", n.name, c.running)
+	return true
 }
 
 // endOthers ends a job of which a node has failed: the others may see it by

@@ -27,7 +27,7 @@ const (
 	// that its torch was built without), that of Debian 12 does.
 	torchSuite    = "bookworm"
 	torchPackages = "python3-torch"
-	recipe       = "2" // count up when buildImage changes
+	recipe        = "2" // count up when buildImage changes
 )
 
 // contents are the image's suite and packages: FABRUN_LAB_TORCH=1 asks for the one
@@ -324,4 +324,12 @@ func tail(text []byte, n int) string {
 		text = text[len(text)-n:]
 	}
 	return strings.TrimSpace(string(text))
+}
+
+// nodeMemory is what each node gets, in MB: torch wants more.
+func nodeMemory() int {
+	if os.Getenv("FABRUN_LAB_TORCH") != "" {
+		return 2048
+	}
+	return 1024
 }

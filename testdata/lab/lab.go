@@ -44,7 +44,7 @@ func startLab(ctx context.Context, dir string, n int, fabrun string, log io.Writ
 	if err != nil {
 		return nil, err
 	}
-	l := &lab{dir: dir, image: im, memory: 1024, segments: map[string]*segment{}, log: log}
+	l := &lab{dir: dir, image: im, memory: nodeMemory(), segments: map[string]*segment{}, log: log}
 	if err := l.start(ctx, n, fabrun); err != nil {
 		return nil, errors.Join(err, l.close())
 	}
