@@ -3,6 +3,7 @@ package envgen
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"fabrun/topology"
@@ -40,11 +41,11 @@ func (s *state) bootstrapDev(n *node) (*topology.Netdev, string) {
 		return d, fmt.Sprintf("it has %s, by which the job's hosts know this one", a)
 	}
 	// One snapshot may stand for all: then the interface whose subnet holds them.
-	if len(s.in.Job.Addresses) > 0 {
+	if all := s.addresses(); len(all) > 0 {
 		for i := range n.h.Netdevs {
 			d := &n.h.Netdevs[i]
 			for _, a := range d.Addrs {
-				if usable(d) && holdsAll(a, s.in.Job.Addresses) {
+				if usable(d) && holdsAll(a, all) {
 					return d, fmt.Sprintf("its subnet %s holds the addresses of the job's hosts", a.Masked())
 				}
 			}
@@ -71,12 +72,24 @@ func (s *state) bootstrapDev(n *node) (*topology.Netdev, string) {
 	return nil, "no interface with an address is known"
 }
 
+// addresses are those by which the job's hosts know each other: what their names
+// lead to, and what answered when they were looked at by these names.
+func (s *state) addresses() []netip.Addr {
+	out := slices.Clone(s.in.Job.Addresses)
+	for _, n := range s.nodes {
+		if a := n.h.ReachedBy; a.IsValid() && !a.IsLoopback() {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
 // knownBy is the interface with the address by which the job's hosts know this one.
 func (s *state) knownBy(n *node) (*topology.Netdev, netip.Addr) {
 	for i := range n.h.Netdevs {
 		d := &n.h.Netdevs[i]
 		for _, a := range d.Addrs {
-			for _, known := range s.in.Job.Addresses {
+			for _, known := range s.addresses() {
 				if a.Addr().Unmap() == known.Unmap() && !known.IsLoopback() {
 					return d, known
 				}

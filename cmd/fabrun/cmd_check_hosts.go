@@ -223,7 +223,7 @@ func (a *app) checkHosts(ctx context.Context, o hostChecks, snapshots []string) 
 		res.Findings = append(res.Findings, check.HostFindings(h, prof, check.Job{Ports: ports[i]})...)
 		res.Findings = append(res.Findings, live.Disagreements(&h)...)
 	}
-	res.Findings = append(res.Findings, check.Across(c.Hosts, ports)...)
+	res.Findings = finding.Once(append(res.Findings, check.Across(c.Hosts, ports)...))
 	c.Transport, c.Profile, c.Rails = t, prof, rails
 	at := trial.Trial{Site: c.Site, Env: a.Env, Progress: a.Progress, Self: a.Self(), Again: func(hosts string) []string {
 		return a.FlagsAgain(job.Options{Hosts: hosts, Ways: o.nodes, Preflight: job.PreflightOff})

@@ -109,7 +109,9 @@ func portFacts(h topology.Host, c topology.HCA, p topology.Port, add addFact) {
 	if p.LinkLayer == "InfiniBand" {
 		add("pkey", s, keysText(p.PKeys), finding.Note, "ports talk only within a partition that both are in")
 	}
-	add("gid-shape", s, gidShape(p), finding.Warning, "one GID index does not fit both hosts")
+	if p.Up() { // a port that is down has lost its addresses with its link
+		add("gid-shape", s, gidShape(p), finding.Warning, "one GID index does not fit both hosts")
+	}
 	if n := h.Netdev(p.Netdev); n != nil && p.Up() {
 		add("mtu", s, num(n.MTU), finding.Error, "large packets vanish on one side")
 		if n.DCB != nil {

@@ -294,6 +294,10 @@ func TestAcrossByRail(t *testing.T) {
 		h.Netdevs = []topology.Netdev{{Name: "eth1", Addrs: []netip.Prefix{netip.MustParsePrefix("10.4.0.7/24")}}}
 		return h
 	}
+	cut := healthy("n3") // with its link went the addresses of its table
+	cut.HCAs[1].Ports[0].State, cut.HCAs[1].Ports[0].PhysState, cut.HCAs[1].Ports[0].GIDs = "DOWN", "Polling", []topology.GID{}
+	bare := healthy("n3")
+	bare.HCAs[1].Ports[0].GIDs = append(slices.Clone(bare.HCAs[1].Ports[0].GIDs), topology.GID{Index: 9, Type: "RoCE v2", Kind: topology.GIDIPv6})
 	job := []string{"mlx5_0:1", "mlx5_1:1"}
 	for _, tt := range []struct {
 		name  string
@@ -301,6 +305,8 @@ func TestAcrossByRail(t *testing.T) {
 		ports [][]string
 		want  string
 	}{
+		{"a port that is down does not also have another table", cut, nil, "n3 error across.state mlx5_1 port 1"},
+		{"a port that is up and has another table", bare, nil, "n3 warning across.gid-shape mlx5_1 port 1"},
 		{"named otherwise", named("n3", "rocep1s0", "rocep2s0"), nil, ""},
 		{"the two names exchanged", named("n3", "mlx5_1", "mlx5_0"), nil, ""},
 		{"named otherwise, and one is slow", slow, nil, "n3 error across.rate rocep2s0 port 1"},

@@ -121,7 +121,7 @@ func lookFindings(job Sight, prof profiles.Profile, res envgen.Result) []finding
 	if len(named) > 1 {
 		all = append(all, check.Across(named, ports)...)
 	}
-	return finding.Fold(slices.DeleteFunc(all, func(f finding.Finding) bool {
+	return finding.Fold(slices.DeleteFunc(finding.Once(all), func(f finding.Finding) bool {
 		missing := func(said finding.Finding) bool { return strings.HasPrefix(f.ID, "place.") && said.Subject == f.Subject }
 		return f.Severity == finding.Note || !fabric && !aboutProgram(f.ID) || slices.ContainsFunc(job.finds, missing) || slices.ContainsFunc(res.Findings, func(said finding.Finding) bool {
 			return finding.Supersedes(said.ID, f.ID) && (said.Host == "" || f.Host == "" || said.Host == f.Host || said.Host == hostItself(job, f.Host))

@@ -81,7 +81,7 @@ func culpritFinding(c Culprit, n Naming, e Expect) finding.Finding {
 		f.Seen += " on every rail" + way
 		f.Why, f.Hint = "all of its rails are slow: the host, not a cable", "leave it out: --exclude "+h+"; then compare its CPU governor, firmware settings, PCIe links and IOMMU with another host's (fabrun diff)"
 		if c.Dead {
-			f.Why = "nothing gets through on any rail"
+			f.Why, f.Hint = "nothing gets through on any rail", "leave it out: --exclude "+h+"; then its cables and their switch ports (two exchanged, or in the wrong switch?), and GID, VLAN and MTU of its ports: 'fabrun check' on it"
 		}
 	case "group":
 		f.Subject = fmt.Sprintf("%d hosts on %s: %s", len(c.Hosts), rail, listHosts(c.Hosts, n.Hosts))

@@ -28,6 +28,12 @@ func TestWireFindings(t *testing.T) {
 	const gb = 1 << 30
 	q := &profiles.QoS{RDMA: profiles.Class{DSCP: 26, Priority: ptr(3)}}
 	in := func(prio int) (v [8]int64) { v[prio] = 40 * gb; v[0] += 1 << 20; return v }
+	for dead, begins := range map[bool]string{true: "its cables", false: "compare its CPU governor"} {
+		f := CulpritFindings([]Culprit{{Kind: "node", Hosts: []int{0}, Direction: Both, Dead: dead, Worst: Outcome{Verdict: Broken}}}, Naming{Hosts: []string{"n1"}}, DefaultExpect())[0]
+		if !strings.Contains(f.Hint, "then "+begins) {
+			t.Errorf("a node, dead %v: hint %q, want %q first", dead, f.Hint, begins)
+		}
+	}
 	for _, tc := range []struct {
 		name         string
 		sent, got    [8]int64

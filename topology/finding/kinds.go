@@ -50,6 +50,30 @@ func Supersedes(better, other string) bool {
 	return better == other || slices.Contains(k.Supersedes, other)
 }
 
+// Once leaves out what only shows, from the side of the other hosts, a fault that a
+// finding about one of them names: "across.state" beside "hca.port-down" of the same
+// port, whoever of the two is then called the odd one out.
+func Once(fs []Finding) []Finding {
+	return slices.DeleteFunc(slices.Clone(fs), func(f Finding) bool {
+		return strings.HasPrefix(f.ID, "across.") && slices.ContainsFunc(fs, func(better Finding) bool {
+			return better.ID != f.ID && Supersedes(better.ID, f.ID) && part(better.Subject) == part(f.Subject) && severity(better) >= severity(f)
+		})
+	})
+}
+
+func severity(f Finding) int { return slices.Index([]Severity{Note, Warning, Error}, f.Severity) }
+
+// part is what a subject is about, in one spelling: "mlx5_0 port 1" for
+// "mlx5_0 port 1 (eth0)" and "mlx5_0:1".
+func part(subject string) string {
+	subject, _, _ = strings.Cut(subject, " (")
+	subject, _, _ = strings.Cut(subject, " on ")
+	if dev, port, ok := strings.Cut(subject, ":"); ok && portName().MatchString(subject) {
+		return dev + " port " + port
+	}
+	return subject
+}
+
 // Kinds is every finding that fabrun can make, by ID.
 func Kinds() []Kind { return slices.Clone(kinds) }
 
@@ -102,7 +126,7 @@ var kinds = []Kind{
 	{ID: "container.hidden", Stage: StageDriver, BlocksRDMA: true, About: "the container shows what the host has"},
 	{ID: "container.not-given", About: "a container is started without devices, locked memory or network that the plan needs"},
 	{ID: "counter.errors", Stage: StageLink, About: "no link flaps and no symbol errors so far"},
-	{ID: "cpu.governor", Stage: StageDriver, About: "CPUs run at full clock"},
+	{ID: "cpu.governor", Stage: StageDriver, Supersedes: []string{"across.governor"}, About: "CPUs run at full clock"},
 	{ID: "device.modules", Stage: StageDriver, BlocksRDMA: true, About: "the modules that user programs need are loaded"},
 	{ID: "device.nodes", Stage: StageDriver, BlocksRDMA: true, About: "/dev/infiniband has the nodes of the job's devices"},
 	{ID: "fabric.loss-signature", Stage: StageCollectives, About: "the next size takes 30 times as long: packets are lost"},
@@ -121,7 +145,7 @@ var kinds = []Kind{
 	{ID: "gdr.iommu", Stage: StageGPUDirect, About: "the IOMMU translates what GPUDirect sends"},
 	{ID: "gdr.no-peer-memory", Stage: StageGPUDirect, About: "neither nvidia_peermem nor DMA-BUF"},
 	{ID: "gdr.off", Stage: StageGPUDirect, About: "a GPUDirect level that turns it off, or leaves GPUs out"},
-	{ID: "gdr.peer-memory", Stage: StageGPUDirect, About: "GPU memory can be registered: nvidia_peermem or DMA-BUF"},
+	{ID: "gdr.peer-memory", Stage: StageGPUDirect, Supersedes: []string{"across.peer-memory"}, About: "GPU memory can be registered: nvidia_peermem or DMA-BUF"},
 	{ID: "gid.no-common", Stage: StageLink, BlocksRDMA: true, Supersedes: []string{"hca.gid"}, About: "no GID index is right on every port of the job"},
 	{ID: "gid.no-common-ucx", Stage: StageLink, BlocksRDMA: true, Supersedes: []string{"hca.gid"}, About: "no GID setting of UCX is right on every port of the job"},
 	{ID: "gid.no-roce", Stage: StageLink, About: "a GID index on a host without RoCE"},
@@ -134,7 +158,7 @@ var kinds = []Kind{
 	{ID: "hca.absent", Stage: StageLink, About: "a device list with devices that the host does not have"},
 	{ID: "hca.active-mtu", Stage: StageLink, Supersedes: []string{"across.mtu", "mtu.netdev"}, About: "an active RDMA MTU below 4096"},
 	{ID: "hca.device-node", Stage: StageLink, Supersedes: []string{"device.nodes"}, About: "a port like those in use whose device cannot be opened"},
-	{ID: "hca.gid", Stage: StageLink, BlocksRDMA: true, About: "a port without a GID that the job can use"},
+	{ID: "hca.gid", Stage: StageLink, BlocksRDMA: true, Supersedes: []string{"across.gid-shape"}, About: "a port without a GID that the job can use"},
 	{ID: "hca.iwarp-mode", Stage: StageLink, About: "a card in iWARP mode that could speak RoCE"},
 	{ID: "hca.list-form", Stage: StageLink, About: "'^' or '=' inside a device list"},
 	{ID: "hca.mtu-differs", Stage: StageLink, BlocksRDMA: true, Supersedes: []string{"across.mtu", "across.rdma-mtu", "mtu.netdev"}, About: "an active RDMA MTU unlike that of the job's other ports"},
@@ -186,12 +210,12 @@ var kinds = []Kind{
 	{ID: "launcher.unknown", About: "a program that is no launcher that fabrun reads"},
 	{ID: "limits.buffers", Stage: StageDriver, About: "TCP buffers, where something falls back to TCP"},
 	{ID: "limits.hugepages", Stage: StageDriver, About: "huge pages"},
-	{ID: "limits.memlock", Stage: StageDriver, BlocksRDMA: true, About: "memory can be locked without limit"},
-	{ID: "limits.nofile", Stage: StageDriver, About: "enough open files for many ranks"},
-	{ID: "limits.shm", Stage: StageDriver, About: "/dev/shm holds what libraries put there"},
+	{ID: "limits.memlock", Stage: StageDriver, BlocksRDMA: true, Supersedes: []string{"across.memlock"}, About: "memory can be locked without limit"},
+	{ID: "limits.nofile", Stage: StageDriver, Supersedes: []string{"across.nofile"}, About: "enough open files for many ranks"},
+	{ID: "limits.shm", Stage: StageDriver, Supersedes: []string{"across.shm"}, About: "/dev/shm holds what libraries put there"},
 	{ID: "log.overwritten", About: "a log file that the ranks of a node overwrite"},
 	{ID: "log.quiet", About: "a log level at which NCCL does not name its network"},
-	{ID: "mtu.netdev", Stage: StageLink, About: "the netdev's MTU carries RDMA packets of 4096 bytes"},
+	{ID: "mtu.netdev", Stage: StageLink, Supersedes: []string{"across.mtu"}, About: "the netdev's MTU carries RDMA packets of 4096 bytes"},
 	{ID: "nccl-tests.bandwidth-low", Stage: StageCollectives, About: "bus bandwidth below what the rails carry"},
 	{ID: "nccl-tests.failed", Stage: StageCollectives, About: "nccl-tests did not run to its end"},
 	{ID: "nccl-tests.no-result", Stage: StageCollectives, About: "no row of results"},
@@ -294,9 +318,9 @@ var kinds = []Kind{
 	{ID: "qos.not-lossless", Stage: StageQoS, About: "the job's DSCP lands in a priority without PFC"},
 	{ID: "qos.not-the-plan", Stage: StageQoS, About: "a traffic class that is not the fabric's"},
 	{ID: "qos.pause", Stage: StageQoS, About: "no global pause beside PFC"},
-	{ID: "qos.pfc", Stage: StageQoS, About: "PFC is on for the plan's priorities, and for no others"},
+	{ID: "qos.pfc", Stage: StageQoS, Supersedes: []string{"across.pfc"}, About: "PFC is on for the plan's priorities, and for no others"},
 	{ID: "qos.tc-on-infiniband", Stage: StageQoS, About: "a traffic class on a host without RoCE"},
-	{ID: "qos.trust", Stage: StageQoS, About: "the NIC trusts what the plan marks"},
+	{ID: "qos.trust", Stage: StageQoS, Supersedes: []string{"across.trust"}, About: "the NIC trusts what the plan marks"},
 	{ID: "qos.wire", Stage: StageQoS, About: "the priority in which the test's bytes left and arrived, by the NICs' counters"},
 	{ID: "qos.wire-cnp", Stage: StageQoS, About: "congestion notifications on the wire with another DSCP than planned"},
 	{ID: "qos.wire-congestion", Stage: StageQoS, About: "packets marked congestion experienced on the wire"},
