@@ -78,6 +78,26 @@ func TestRankEnv(t *testing.T) {
 	}
 }
 
+// TestGuess: whose mpirun it is, by the options that nobody else has.
+func TestGuess(t *testing.T) {
+	for line, want := range map[string]string{
+		"mpirun -np 4 ./a":                                "",
+		"mpirun -np 4 -x A=1 ./a":                         "openmpi",
+		"mpirun -np 4 ./a -x A=1":                         "",
+		"mpirun --map-by node -np 4 ./a":                  "openmpi",
+		"mpirun -map-by node -np 4 ./a":                   "",
+		"mpirun -H a,b --mca btl tcp ./a":                 "openmpi",
+		"mpiexec -genv A 1 -n 4 ./a":                      "mpich",
+		"mpiexec -n 4 -ppn 2 ./a":                         "mpich",
+		"mpirun -x A --no-such-option -np 2 ./a":          "openmpi",
+		"mpiexec -bootstrap slurm -genv A=1 -perhost 2 a": "intelmpi",
+	} {
+		if _, got := cmdline.Guess(strings.Fields(line)); got != want {
+			t.Errorf("%s: %q, want %q", line, got, want)
+		}
+	}
+}
+
 // FuzzCommandLine: whatever the words, they are not changed, and nothing behind
 // a program is read as the launcher's.
 func FuzzCommandLine(f *testing.F) {
@@ -91,6 +111,7 @@ func FuzzCommandLine(f *testing.F) {
 		before := slices.Clone(argv)
 		c := cmdline.Parse(cmdline.Identify(argv, version, ""), argv)
 		c.RankEnv([]string{"A=b"})
+		cmdline.Guess(argv)
 		c.HostSources(nil)
 		c.Container()
 		c.Executables()

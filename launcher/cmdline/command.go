@@ -408,9 +408,7 @@ func (c Command) Given() []envgen.Setting {
 	}
 	for _, ctx := range c.Apps {
 		for _, o := range ctx.Options {
-			if c.Launcher.Dialect.gives != nil {
-				c.Launcher.Dialect.gives(o, c.Argv[o.At], put)
-			}
+			c.Launcher.Dialect.Sets(o, c.Argv[o.At], put)
 		}
 		if ctx.Program < ctx.To {
 			w := walk(c.Argv[ctx.Program:ctx.To])

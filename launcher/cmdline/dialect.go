@@ -2,6 +2,7 @@ package cmdline
 
 import (
 	"slices"
+	"strings"
 
 	"fabrun/launcher/hosts"
 	"fabrun/topology"
@@ -192,6 +193,49 @@ func (d *Dialect) StartsContainers() bool { return d.containers != nil }
 func (d *Dialect) Options(words []string) App {
 	g := d.grammar()
 	return g.split(g, words, 0)
+}
+
+// Sets calls put for what an option sets for the ranks.
+func (d *Dialect) Sets(o Option, typed string, put func(name, value, where string)) {
+	if d.gives != nil {
+		d.gives(o, typed, put)
+	}
+}
+
+// Forwards reports whether a word is the option that names a variable to be handed on.
+func (d *Dialect) Forwards(word string) bool {
+	return d.Forward != nil && d.Forward.Option != "" && strings.TrimLeft(word, "-") == strings.TrimLeft(d.Forward.Option, "-") && strings.HasPrefix(word, "-")
+}
+
+// Guess is the dialect of an mpirun that nobody can ask, by its words: the one with
+// the fewest options that it does not have, and the most that it has; and the MPI
+// where that is one MPI's. "--map-by" and "--report-bindings", which Hydra's users
+// write with one dash, are Open MPI's.
+func Guess(argv []string) (d *Dialect, mpi string) {
+	best := 0
+	for _, one := range Dialects {
+		if one.MPI == "" {
+			continue
+		}
+		g, score := one.grammar(), 0
+		for _, app := range Parse(Launcher{Dialect: one, Words: 1}, argv).Apps {
+			for _, o := range app.Options {
+				_, there := g.args[o.Name]
+				dashes := argv[o.At] == "--report-bindings" || strings.HasPrefix(argv[o.At], "--map-by")
+				if !there || dashes && one.Forward.Option == "" {
+					score -= 1000
+				}
+				score++
+			}
+		}
+		switch {
+		case d == nil || score > best:
+			d, mpi, best = one, one.MPI, score
+		case score == best && d.Forward.Option != one.Forward.Option:
+			mpi = ""
+		}
+	}
+	return d, mpi
 }
 
 // makesSense reports whether words make sense to it: options that it has, all of

@@ -8,6 +8,7 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 
 	"fabrun/envgen/vars"
+	"fabrun/launcher/cmdline"
 )
 
 var name = lazy(`^[A-Za-z_][A-Za-z0-9_]*$`)
@@ -136,26 +137,22 @@ func (r *reader) command(words []Word) int {
 	return -1
 }
 
-// launcher names what kind of launcher a program is; "" none.
+// launcher names what kind of launcher a program is: "mpirun" of whichever MPI,
+// "srun", "sbatch" or "salloc" of Slurm, and "torchrun" for all others; "" none.
 func launcher(prog string, rest []Word) string {
-	switch prog {
-	case "mpirun", "mpiexec", "orterun", "prterun", "mpiexec.hydra", "mpirun_rsh", "oshrun":
-		return "mpirun"
-	case "srun", "sbatch", "salloc":
+	if prog == "sbatch" || prog == "salloc" {
 		return prog
-	case "torchrun", "torch.distributed.run", "accelerate", "deepspeed", "horovodrun", "colossalai", "jsrun", "aprun", "flux":
-		if prog == "accelerate" && (len(rest) == 0 || rest[0].Text != "launch") {
-			return ""
-		}
-		return "torchrun"
-	case "python", "python3":
-		for i, w := range rest {
-			if w.Text == "-m" && i+1 < len(rest) && strings.HasPrefix(rest[i+1].Text, "torch.distributed.") {
-				return "torchrun"
-			}
-		}
 	}
-	return ""
+	l := cmdline.Identify(append([]string{prog}, texts(rest)...), "", "")
+	switch {
+	case l.Dialect.Alone, l.OwnMPI, prog == "accelerate" && (len(rest) == 0 || rest[0].Text != "launch"):
+		return ""
+	case prog == "mpirun_rsh", l.Dialect.MPI != "", !l.Dialect.Reads() && cmdline.AsksVersion([]string{prog}):
+		return "mpirun"
+	case l.Dialect.Manager != "":
+		return l.Dialect.Name
+	}
+	return "torchrun"
 }
 
 func skipFlags(words []Word, valued ...string) []Word {

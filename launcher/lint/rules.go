@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"fabrun/launcher/cmdline"
 	"fabrun/topology/finding"
 )
 
@@ -203,7 +204,7 @@ func (s *Script) exportLists() []Word {
 func exportWithoutAll(s *Script) []Problem {
 	var out []Problem
 	for _, w := range s.exportLists() {
-		items := exportItems(w.Text)
+		items := cmdline.SplitExport(w.Text)
 		if slices.Contains(items, "ALL") || slices.Contains(items, "NONE") || slices.Contains(items, "NIL") || !w.Static && strings.HasPrefix(w.Text, "$") {
 			continue
 		}
@@ -218,7 +219,7 @@ func exportComma(s *Script) []Problem {
 	var out []Problem
 	for _, w := range s.exportLists() {
 		last := ""
-		for _, item := range exportItems(w.Text) {
+		for _, item := range cmdline.SplitExport(w.Text) {
 			k, _, is := strings.Cut(item, "=")
 			switch {
 			case is && name().MatchString(k):
@@ -249,10 +250,10 @@ func looksLikeName(s string) bool {
 func exportLoses(s *Script) []Problem {
 	var out []Problem
 	for i, l := range s.Launches {
-		if l.Export == nil || !slices.Contains(exportItems(l.Export.Text), "ALL") {
+		if l.Export == nil || !slices.Contains(cmdline.SplitExport(l.Export.Text), "ALL") {
 			continue
 		}
-		for _, item := range exportItems(l.Export.Text) {
+		for _, item := range cmdline.SplitExport(l.Export.Text) {
 			k, v, is := strings.Cut(item, "=")
 			if !is {
 				continue
