@@ -250,7 +250,6 @@ var longFunctions = map[string]int{
 	"nvueTree":         98,  // words of NVUE
 	"nvueSet":          97,  // the same in its other form
 	"line":             97,  // words of NX-OS
-	"mpirun":           100, // options of mpirun
 	"merge":            107,
 	"verdict":          95,
 	"judgePerftest":    97,
