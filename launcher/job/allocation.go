@@ -96,8 +96,33 @@ func (a *Call) findHosts(ctx context.Context, job *Sight, o Options, p probed) e
 		})
 		return nil
 	}
+	a.torchOnEach(job)
 	job.tellHosts = a.hasToBeTold(ctx, job, p)
 	return nil
+}
+
+// torchOnEach says where srun or mpirun starts a torchrun on several nodes that
+// knows of one only.
+func (a *Call) torchOnEach(job *Sight) {
+	nodes := max(len(job.alloc.Hosts), job.alloc.Nodes)
+	if n := job.cmd.Nodes(); n != nil {
+		nodes = *n
+	}
+	if nodes < 2 || job.cmd.Launcher.Dialect.PerNode {
+		return
+	}
+	for _, program := range job.cmd.Programs() {
+		inner := cmdline.Parse(cmdline.Identify(program, "", ""), program)
+		if inner.Launcher.Dialect.PerNode && inner.TorchNodesMost(a.Env) == 1 {
+			job.finds = append(job.finds, finding.Finding{
+				ID: "torchrun.each-alone", Severity: finding.Warning, Subject: "torchrun",
+				Seen: fmt.Sprintf("torchrun without --nnodes, started on %d nodes", nodes), Wanted: "one training over all of them",
+				Why:  "each node would train by itself, and no data goes between them",
+				Hint: fmt.Sprintf("'fabrun torchrun …' in the allocation starts it on all nodes; or say --nnodes %d --rdzv-backend c10d --rdzv-endpoint HOST:PORT; where each is meant alone, nothing", nodes),
+			})
+			return
+		}
+	}
 }
 
 // ofComponents leaves of a heterogeneous allocation the parts on which a step runs;

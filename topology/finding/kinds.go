@@ -405,6 +405,7 @@ var kinds = []Kind{
 	{ID: "topo.numa-off", About: "several sockets and one NUMA node"},
 	{ID: "topo.numa-unknown", About: "devices without a NUMA node"},
 	{ID: "topo.second-opinion", About: "another library that sees another machine"},
+	{ID: "torchrun.each-alone", About: "srun or mpirun starts a torchrun on several nodes that knows of one only"},
 	{ID: "value.file-unread", About: "settings in a file that this host's library does not read"},
 	{ID: "value.mca-form", About: "'^' inside a list of MCA components"},
 	{ID: "value.misspelt", About: "a name that no library reads and that looks like one that is read"},
