@@ -27,6 +27,7 @@ const (
 	maxNumbered    = 40 // events that the timeline numbers
 	plotWidth      = 980
 	plotHeight     = 190
+	staleHeight    = 9
 )
 
 type pageFact struct{ Name, Value string }
@@ -55,9 +56,11 @@ type pageRow struct {
 // page is what the template shows.
 type page struct {
 	Title, Command, Sentence, Mood, Version string
+	Kept                                    string // of the sentence, what became of the rails
 	Facts                                   []pageFact
 	Compared                                *Comparison
 	Timeline, Bars                          template.HTML
+	Lost, Stale                             bool   // the timeline shows rails that were lost, GIDs that were others
 	NoTimeline                              string // why there is none
 	BarsLeft                                string
 	BarsOther                               bool // the bars show other TCP
@@ -91,10 +94,17 @@ func RecordedHTML(w io.Writer, rec Record, against *Comparison) error {
 		Version: rec.Start.Version, Compared: against, Findings: rec.Findings, Truncated: rec.Truncated, LeftOut: rec.LeftOut,
 	}
 	switch {
+	case strings.HasPrefix(p.Sentence, "No fallback") && rec.Kept != nil && rec.Kept.Kept < rec.Kept.Promised:
+		p.Mood = "warn"
 	case strings.HasPrefix(p.Sentence, "No fallback"):
 		p.Mood = "good"
 	case strings.HasPrefix(p.Sentence, "FALLBACK"), strings.HasPrefix(p.Sentence, "Failed"):
 		p.Mood = "bad"
+	}
+	if rec.Kept != nil {
+		if s, ok := strings.CutSuffix(p.Sentence, rec.Kept.Text); ok {
+			p.Sentence, p.Kept = strings.TrimSpace(s), rec.Kept.Text
+		}
 	}
 	fact := func(name, value string) {
 		if value != "" {
@@ -106,6 +116,11 @@ func RecordedHTML(w io.Writer, rec Record, against *Comparison) error {
 	fact("hosts", listWords(rec.Start.Hosts, 32))
 	if rec.Plan != nil && rec.Plan.Contract != nil {
 		fact("plan", *rec.Plan.Contract)
+	}
+	if rec.Kept != nil {
+		for _, f := range keptFacts(*rec.Kept) {
+			fact(f.Name, f.Value)
+		}
 	}
 	if v := rec.Verdict; v != nil {
 		fact("library", strings.TrimSpace(v.Library+" "+v.Version))
@@ -125,6 +140,9 @@ func RecordedHTML(w io.Writer, rec Record, against *Comparison) error {
 	}
 	if p.Timeline = timeline(rec); p.Timeline == "" {
 		p.NoTimeline = "Nothing to draw: the counters were looked at fewer than twice, and nothing happened."
+	}
+	if rec.Kept != nil {
+		p.Lost, p.Stale = len(rec.Kept.Losses) > 0, len(rec.Kept.GIDs) > 0
 	}
 	numbers := eventNumbers(rec.Events)
 	for i, e := range rec.Events {
@@ -436,6 +454,15 @@ func timeline(rec Record) template.HTML {
 		}
 		fmt.Fprintf(&b, `<text x="%.1f" y="%d" text-anchor="%s">%s</text>`, x(t), plotHeight-6, anchor, duration(t))
 	}
+	for _, t := range lessThanPromised(rec, end) {
+		from, to := max(t.from.Sub(rec.Began).Seconds(), 0), min(t.to.Sub(rec.Began).Seconds(), span)
+		height := plotHeight - top - bottom
+		if t.class == "stale" { // the data may flow all the same
+			height = staleHeight
+		}
+		fmt.Fprintf(&b, `<rect class="%s" x="%.1f" y="%d" width="%.1f" height="%d"><title>%s</title></rect>`,
+			t.class, x(from), plotHeight-bottom-height, max(x(to)-x(from), 2), height, template.HTMLEscapeString(t.title))
+	}
 	for _, l := range lines {
 		fmt.Fprintf(&b, `<polyline class="%s" points="`, l.class)
 		for _, p := range l.points {
@@ -460,6 +487,37 @@ func timeline(rec Record) template.HTML {
 	}
 	b.WriteString(`</svg>`)
 	return template.HTML(b.String()) //nolint:gosec // numbers and escaped texts
+}
+
+// trouble is a time in which a job had less than was promised.
+type trouble struct {
+	class    string
+	from, to time.Time
+	title    string
+}
+
+const maxTroubles = 200
+
+// lessThanPromised are the times in which rails were lost, or GIDs that the job relies
+// on were others.
+func lessThanPromised(rec Record, end time.Time) []trouble {
+	if rec.Kept == nil {
+		return nil
+	}
+	until := func(t *time.Time) time.Time {
+		if t == nil {
+			return end
+		}
+		return *t
+	}
+	var out []trouble
+	for _, l := range rec.Kept.Losses {
+		out = append(out, trouble{"lost", l.From, until(l.Until), fmt.Sprintf("%s on %s: %s", l.Port, l.Host, l.Why)})
+	}
+	for _, g := range rec.Kept.GIDs {
+		out = append(out, trouble{"stale", g.From, until(g.Until), fmt.Sprintf("GID index %d of %s on %s was %s", g.Index, g.Port, g.Host, g.Was)})
+	}
+	return out[:min(len(out), maxTroubles)]
 }
 
 func later(a, b time.Time) time.Time {

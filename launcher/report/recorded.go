@@ -11,6 +11,7 @@ import (
 
 	"fabrun/launcher/cmdline"
 	"fabrun/launcher/watch"
+	"fabrun/launcher/watch/contract"
 	"fabrun/topology/finding"
 )
 
@@ -30,6 +31,11 @@ func Recorded(w io.Writer, rec Record) error {
 	row("ended", rec.endWord())
 	if rec.Plan != nil && rec.Plan.Contract != nil {
 		row("plan", *rec.Plan.Contract)
+	}
+	if rec.Kept != nil {
+		for _, f := range keptFacts(*rec.Kept) {
+			row(f.Name, f.Value)
+		}
 	}
 	if v := rec.Verdict; v != nil {
 		row("library", strings.TrimSpace(v.Library+" "+v.Version))
@@ -71,6 +77,27 @@ func Recorded(w io.Writer, rec Record) error {
 	}
 	_, err := io.WriteString(w, Printable(b.String()))
 	return err
+}
+
+// keptFacts say what became of the rails that were promised, and what a figure of the
+// price rests on.
+func keptFacts(k contract.Kept) []pageFact {
+	if k.Promised == 0 {
+		return nil
+	}
+	rails := fmt.Sprintf("%d promised, %d at the end", k.Promised, k.Kept)
+	switch n := len(k.Losses); n {
+	case 0:
+	case 1:
+		rails += ", lost or slower once"
+	default:
+		rails += fmt.Sprintf(", lost or slower %d times", n)
+	}
+	out := []pageFact{{"rails", rails}}
+	if k.Price != nil {
+		out = append(out, pageFact{"price by", strings.Join(k.Price.Basis, "; ")})
+	}
+	return out
 }
 
 // trafficTable writes what each host moved, and its ports: each, or of a large
