@@ -38,19 +38,6 @@ func short(host string) string {
 	return name
 }
 
-// end is the port of a host, by whichever of its names.
-func (r Rail) end(host string) (Port, bool) {
-	if p, ok := r.Ports[host]; ok {
-		return p, true
-	}
-	for name, p := range r.Ports {
-		if short(name) == short(host) {
-			return p, true
-		}
-	}
-	return Port{}, false
-}
-
 // railsWord counts rails.
 func railsWord(n int) string {
 	if n == 1 {

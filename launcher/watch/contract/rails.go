@@ -56,9 +56,20 @@ type Judge struct {
 // rail is a promised rail and how it fares.
 type rail struct {
 	Rail
+	short  map[string]Port  // Ports, by names without their domains
+	of     float64          // Gb/s of its slowest port when it was first seen up; 0 none was
 	down   map[string]fault // host -> what is wrong with its port
 	losses []Loss           // the last is open where the rail is not whole
 	flaps  int              // how often it became less
+}
+
+// end is the port of a host, by whichever of its names.
+func (r *rail) end(host string) (Port, bool) {
+	p, ok := r.Ports[host]
+	if !ok {
+		p, ok = r.short[short(host)]
+	}
+	return p, ok
 }
 
 // fault is what is wrong with a port.
@@ -109,7 +120,11 @@ type portState struct {
 func New(p Promise) *Judge {
 	j := &Judge{promise: p, hosts: map[string]*host{}, stale: map[string]int{}, failed: map[string][]bool{}, kept: len(p.Rails)}
 	for _, r := range p.Rails {
-		j.rails = append(j.rails, &rail{Rail: r, down: map[string]fault{}})
+		by := make(map[string]Port, len(r.Ports))
+		for host, p := range r.Ports {
+			by[short(host)] = p
+		}
+		j.rails = append(j.rails, &rail{Rail: r, short: by, down: map[string]fault{}})
 	}
 	return j
 }
@@ -145,6 +160,9 @@ func (j *Judge) Sample(s watch.Sample) []watch.Event {
 		}
 		p, seen := ports[end.Name]
 		f, sure := j.look(st, end, p, seen, s.Time)
+		if st.gbps > 0 && (r.of == 0 || st.gbps < r.of) {
+			r.of = st.gbps
+		}
 		switch {
 		case !sure:
 		case f == nil:
@@ -243,13 +261,7 @@ func (r *rail) worst() (on string, f fault, hosts int) {
 
 // left is what is left of a rail, of what was promised; 0 and 0 unknown.
 func (j *Judge) left(r *rail) (gbps, of float64) {
-	for _, h := range j.hosts {
-		end, ok := r.end(h.name)
-		if st := h.ports[end.Name]; ok && st != nil && st.gbps > 0 && (of == 0 || st.gbps < of) {
-			of = st.gbps
-		}
-	}
-	of = cmp.Or(of, j.promise.RateGbps)
+	of = cmp.Or(r.of, j.promise.RateGbps)
 	gbps = of
 	for _, f := range r.down {
 		gbps = min(gbps, f.gbps)

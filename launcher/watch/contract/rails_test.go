@@ -389,3 +389,25 @@ func TestNoPromise(t *testing.T) {
 		t.Errorf("kept: %+v", k)
 	}
 }
+
+// BenchmarkSample: a look at one of 4,000 hosts costs what a look at one of two does.
+func BenchmarkSample(b *testing.B) {
+	for _, hosts := range []int{2, 4000} {
+		b.Run(fmt.Sprint(hosts), func(b *testing.B) {
+			j := newJob(hosts, 8)
+			for i, r := range j.j.promise.Rails {
+				ports := map[string]Port{}
+				for h, p := range r.Ports {
+					ports[h+".site"] = p
+				}
+				j.j.promise.Rails[i].Ports = ports
+			}
+			j.j = New(j.j.promise)
+			j.look(at(0))
+			b.ResetTimer()
+			for i := range b.N {
+				j.look(at(float64(10*i)), "node01")
+			}
+		})
+	}
+}
