@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"fabrun/launcher/watch"
+	"fabrun/launcher/watch/contract"
 	"fabrun/topology/finding"
 )
 
@@ -102,9 +103,7 @@ func RecordedHTML(w io.Writer, rec Record, against *Comparison) error {
 		p.Mood = "bad"
 	}
 	if rec.Kept != nil {
-		if s, ok := strings.CutSuffix(p.Sentence, rec.Kept.Text); ok {
-			p.Sentence, p.Kept = strings.TrimSpace(s), rec.Kept.Text
-		}
+		p.kept(*rec.Kept)
 	}
 	fact := func(name, value string) {
 		if value != "" {
@@ -141,9 +140,6 @@ func RecordedHTML(w io.Writer, rec Record, against *Comparison) error {
 	if p.Timeline = timeline(rec); p.Timeline == "" {
 		p.NoTimeline = "Nothing to draw: the counters were looked at fewer than twice, and nothing happened."
 	}
-	if rec.Kept != nil {
-		p.Lost, p.Stale = len(rec.Kept.Losses) > 0, len(rec.Kept.GIDs) > 0
-	}
 	numbers := eventNumbers(rec.Events)
 	for i, e := range rec.Events {
 		where := cmp.Or(names[e.Host], e.Host)
@@ -159,6 +155,15 @@ func RecordedHTML(w io.Writer, rec Record, against *Comparison) error {
 		return fmt.Errorf("writing the page: %w", err)
 	}
 	return nil
+}
+
+// kept takes what became of the rails out of the sentence, and says what the timeline
+// shows of it.
+func (p *page) kept(k contract.Kept) {
+	if s, ok := strings.CutSuffix(p.Sentence, k.Text); ok {
+		p.Sentence, p.Kept = strings.TrimSpace(s), k.Text
+	}
+	p.Lost, p.Stale = len(k.Losses) > 0, len(k.GIDs) > 0
 }
 
 func counterBytes(delta map[watch.Counter]uint64, c watch.Counter) string {
