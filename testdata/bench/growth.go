@@ -177,7 +177,8 @@ func factsOf(fabrun string) []string {
 		row("date", time.Now().UTC().Format("2006-01-02 15:04 MST")),
 		row("processor", fmt.Sprintf("%d × %s", cpus, model)),
 		row("kernel", read("/proc/sys/kernel/osrelease")),
-		row("load (1, 5, 15 minutes), running of all", strings.Join(strings.Fields(read("/proc/loadavg"))[:4], " ")),
+		row("load before it (1, 5, 15 minutes), and running of all", read("/proc/loadavg")),
+		row("niceness", firstLines(1, "nice")),
 		row("fabrun", firstLines(2, fabrun, "version")),
 	}
 	for _, p := range [][]string{{"lstopo", "--version"}, {"mpirun", "--version"}, {"pdsh", "-V"}, {"clush", "--version"}, {"hwloc-bind", "--version"}, {"grep", "--version"}, {"cat", "--version"}} {

@@ -247,7 +247,7 @@ func bench(w io.Writer, dir, fabrun string, n int, only []string) error {
 		}
 		runs := n
 		if r.n > 0 {
-			runs = r.n
+			runs = min(n, r.n)
 		}
 		times := make([][]time.Duration, len(r.lanes))
 		cpus := make([][]time.Duration, len(r.lanes))
