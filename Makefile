@@ -67,6 +67,9 @@ fuzz: ## every fuzz target for FUZZTIME each
 demo: build ## the main job on this machine, then the plan of an 8-GPU, 8-rail host (LAB=1: on two nodes with RDMA)
 	@$(if $(LAB),testdata/lab/demo.sh,testdata/demo/demo.sh)
 
+soak: build ## jobs in a loop for MINUTES (10), some killed: memory, descriptors, files and processes stay flat
+	testdata/soak/soak.sh bin/fabrun $${MINUTES:-10}
+
 PEERS := hwloc clustershell pdsh openmpi-bin openssh-server openssh-client
 bench: build ## fabrun beside its peers, in one run (N=20 runs each; PAGE=docs/performance.md writes the page)
 	@dpkg -s $(PEERS) >/dev/null 2>&1 || testdata/tools/need $(PEERS)
@@ -108,17 +111,18 @@ install: bin/dist ## fabrun below PREFIX (/usr/local) for this machine; DESTDIR 
 	bin/dist -tree bin/tree
 	DESTDIR='$(DESTDIR)' bin/tree/install.sh --prefix '$(PREFIX)'
 
-DIST := gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static rpm man-db
+DIST := gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static rpm man-db lmod
 dist-test: bin/dist ## the packages, built twice, tried in a root of their own (as root; installs what it needs)
 	@dpkg -s $(DIST) >/dev/null 2>&1 || testdata/tools/need $(DIST)
 	$(GO) build -o bin/lab ./testdata/lab
 	testdata/dist/twice.sh dist
 	VERSION=0.0.9 bin/dist -arch amd64 -out bin/old
 	testdata/dist/try.sh dist bin/old "$$(bin/lab image)"
+	testdata/dist/modules.sh
 
 bin/dist: $(wildcard testdata/dist/*.go)
 	$(GO) build -C testdata/dist -o ../../bin/dist .
 
-.PHONY: dist install dist-test
+.PHONY: dist install dist-test soak
 
 .PHONY: lab lab-shell lab-down lab-test
