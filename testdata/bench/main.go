@@ -321,7 +321,8 @@ func once(l lane, dir, fabrun string) (used, error) {
 	cmd.Stderr = &stderr
 	start := time.Now()
 	if err := cmd.Run(); err != nil {
-		return used{}, fmt.Errorf("%w %s", err, strings.TrimSpace(stderr.String()))
+		why, _, _ := strings.Cut(strings.TrimSpace(stderr.String()), "\n")
+		return used{}, fmt.Errorf("%w %s", err, why)
 	}
 	u := used{wall: time.Since(start), cpu: cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()}
 	if r, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
