@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"fabrun/launcher/preflight"
+	"fabrun/launcher/measure"
 	"fabrun/testdata/bench/lines"
 )
 
@@ -136,7 +136,7 @@ func grow(w io.Writer, dir, fabrun string, all bool) {
 		rounds := 0
 		for range 3 {
 			start := time.Now()
-			rounds = len(preflight.Schedule(n, preflight.Full))
+			rounds = len(measure.Schedule(n, measure.Full))
 			best = min(best, time.Since(start))
 		}
 		fmt.Fprintf(w, "  %7d hosts  %9.1f ms  %d rounds\n", n, ms(best), rounds)
