@@ -22,13 +22,14 @@ export HOME=/tmp/home XDG_CACHE_HOME=/tmp/home/.cache OMPI_ALLOW_RUN_AS_ROOT=1 O
 # Nothing else runs in this process namespace: what is there is the jobs'.
 processes() { n=0; for p in /proc/[0-9]*/exe; do [ "$(readlink "$p" 2>/dev/null)" != $fabrun ] || n=$((n + 1)); done; echo $n; }
 # The cache keeps launchers' versions for the next job: one file, which the first run writes.
-files() { find /tmp /dev/shm -xdev -type f ! -path "/tmp/bin/*" ! -path "/tmp/lasting.*" ! -path "/tmp/home/.cache/*" | wc -l; }
+# Open MPI leaves its own session (ompi.*) where it is killed.
+files() { find /tmp /dev/shm -xdev -type f ! -path "/tmp/ompi.*" ! -path "/tmp/bin/*" ! -path "/tmp/lasting.*" ! -path "/tmp/home/.cache/*" | wc -l; }
 cache() { find /tmp/home/.cache -type f 2>/dev/null | wc -l; }
 rss() { awk '/^VmRSS/ { print $2 }' "/proc/$1/status"; }
 descriptors() { ls "/proc/$1/fd" | wc -l; }
 
 NCCL_DEBUG=INFO $fabrun run --profile none --record /tmp/lasting.record -- \
-	sh -c 'i=0; while :; do i=$((i+1)); echo "n1:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/IPC"; echo "step $i"; sleep 0.02; done' >/dev/null 2>/tmp/lasting.err &
+	sh -c 'i=0; while :; do i=$((i+1)); echo "n1:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/IPC"; seq 200; sleep 0.02; done' >/dev/null 2>/tmp/lasting.err &
 lasting=$!
 one() {
 	$fabrun mpirun -np 2 true >/dev/null 2>&1
@@ -71,11 +72,11 @@ done
 kill -TERM $lasting
 wait $lasting || true
 set -- $first $row
-# Go's collector lets memory swing: by half is no leak, each minute's growth would be more.
-[ "$6" -le $(($1 * 3 / 2)) ] || { echo "memory grew from $1 to $6 KB"; exit 1; }
+# Go's collector does not begin before 16 MB of heap; behind that, half more would be a leak.
+[ "$6" -le 40000 ] || [ "$6" -le $(($1 * 3 / 2)) ] || { echo "memory grew from $1 to $6 KB"; exit 1; }
 [ "$7" -le "$2" ] || { echo "descriptors grew from $2 to $7"; exit 1; }
 [ "$8" -le "$3" ] || { echo "processes grew from $3 to $8"; exit 1; }
-[ "$9" -le "$4" ] || { echo "files grew from $4 to $9:"; find /tmp /dev/shm -xdev -type f ! -path "/tmp/bin/*" | head -20; exit 1; }
+[ "$9" -le "$4" ] || { echo "files grew from $4 to $9:"; find /tmp /dev/shm -xdev -type f ! -path "/tmp/bin/*" ! -path "/tmp/ompi.*" | head -20; exit 1; }
 shift 9
 [ "$1" -le 4 ] || { echo "the cache grew to $1 files"; exit 1; }
 echo flat
