@@ -196,3 +196,32 @@ func TestXMLRoundTrip(t *testing.T) {
 		})
 	}
 }
+
+// NVSwitches that this machine does not see are written and read as NCCL does.
+func TestXMLUnseenSwitch(t *testing.T) {
+	const file = `<system version="1">
+<cpu numaid="0" affinity="ff" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="143">
+<pci busid="0000:02:00.0" class="0x030200" link_speed="16.0 GT/s PCIe" link_width="16"><gpu dev="0" sm="100" rank="0" gdr="1">%s</gpu></pci>
+</cpu>
+</system>`
+	for _, c := range []struct{ name, link, want string }{
+		{"as NCCL dumps it", `<nvlink target="fffffff:ffff:ff" count="18" tclass="0x068000"/>`, `<nvlink target="fffffff:ffff:ff" count="18" tclass="0x068000"/>`},
+		{"no class, which NCCL fills in", `<nvlink target="fffffff:ffff:ff" count="18"/>`, `<nvlink target="fffffff:ffff:ff" count="18" tclass="0x068000"/>`},
+		{"a switch that it sees", `<nvlink target="0000:05:00.0" count="4" tclass="0x068000"/>`, `<nvlink target="0000:05:00.0" count="4" tclass="0x068000"/>`},
+		{"a peer GPU", `<nvlink target="0000:03:00.0" count="4" tclass="0x030200"/>`, `<nvlink target="0000:03:00.0" count="4" tclass="0x030200"/>`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h, _, err := ReadXML(strings.NewReader(fmt.Sprintf(file, c.link)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var b strings.Builder
+			if err := WriteXML(&b, h); err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(b.String(), c.want) {
+				t.Errorf("no %s in\n%s", c.want, b.String())
+			}
+		})
+	}
+}

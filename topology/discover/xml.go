@@ -432,6 +432,12 @@ func (x *xmlReader) gpu(n *xmlNode, up *topology.PCIDevice, numa *int) {
 		case "nvlink", "xgmi":
 			link.Target, _ = normalBDF(l.attrs["target"])
 			link.Class = hexPtr[uint32](l.attrs["tclass"], 24)
+			if link.Target == unseenTarget {
+				link.Target = ""
+				if link.Class == nil {
+					link.Class = new(uint32(0x068000)) // as NCCL fills it in
+				}
+			}
 		case "c2c":
 			link.Target = "cpu"
 		default:

@@ -272,6 +272,10 @@ func hasNames(nics []*topology.HCA) bool {
 	return slices.ContainsFunc(nics, func(c *topology.HCA) bool { return c.Class != "pci" })
 }
 
+// unseenTarget is what NCCL writes for an NVSwitch that this machine does not
+// see: that of a guest, and those of NVLink domains and of Blackwell's boards.
+const unseenTarget = "fffffff:ffff:ff"
+
 func (x *xmlWriter) gpu(i, depth int) {
 	g := x.h.GPUs[i]
 	attrs := fmt.Sprintf(`dev="%d" sm="%d" rank="%d" gdr="%d"`, i, x.sm[i], i, x.gdr())
@@ -285,12 +289,12 @@ func (x *xmlWriter) gpu(i, depth int) {
 		case l.Kind == "c2c":
 			// NCCL multiplies bw (MB/s of one link) by count; NVLink-C2C of Grace has 10 links of 45 GB/s each way.
 			x.printf(depth+1, `<c2c bw="44712" count="%d"/>`, max(l.Count, 1))
-		case l.Target != "":
+		case l.Target != "" || l.Class != nil:
 			class := uint32(0x030200)
 			if l.Class != nil {
 				class = *l.Class
 			}
-			x.printf(depth+1, `<%s target="%s" count="%d" tclass="0x%06x"/>`, l.Kind, l.Target, max(l.Count, 1), class)
+			x.printf(depth+1, `<%s target="%s" count="%d" tclass="0x%06x"/>`, l.Kind, cmp.Or(l.Target, unseenTarget), max(l.Count, 1), class)
 		}
 	}
 	x.printf(depth, `</gpu>`)
