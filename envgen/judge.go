@@ -571,7 +571,7 @@ func (s *state) wrongAt(p *port, idx int) string {
 		}
 		return ""
 	}
-	if len(p.p.GIDs) == 0 && p.node.h.XML != nil {
+	if len(p.p.GIDs) == 0 && p.node.h.XML {
 		return ""
 	}
 	return fmt.Sprintf("index %d is empty", idx)

@@ -211,7 +211,7 @@ func portGID(s *state, p *port) string {
 		switch {
 		case p.p.GIDUnreadable != "":
 			return "GID table cannot be read: " + p.p.GIDUnreadable
-		case p.node.h.XML != nil:
+		case p.node.h.XML:
 			return "" // a topology file knows no GIDs
 		default:
 			return "no GID at all: its netdev is down, without address, or in another network namespace"

@@ -47,7 +47,7 @@ type Host struct {
 	Source     string       // "live", "snapshot", "root", "nccl-xml"
 	Hidden     string       // why the PCI topology cannot be trusted ("flat tree of a virtual machine"); "" trusted
 	Unreadable []Unreadable // paths that exist but could not be read, with the reason
-	XML        *XMLOverride // set when the host came from an NCCL topology XML
+	XML        bool         // the host came from an NCCL topology XML
 }
 
 // Product is what DMI says (sys/class/dmi/id); every field "" when unknown.
@@ -73,15 +73,12 @@ type CPU struct {
 	MemoryChannels map[int]int
 	Hypervisor     bool // the hypervisor flag of proc/cpuinfo: a guest (x86 only)
 	// Governors counts the CPU frequency policies by governor; nil unknown, or the machine has none.
-	Governors  map[string]int
-	FreqDriver string // "intel_pstate", "acpi-cpufreq", …; "" unknown
+	Governors map[string]int
 }
 
 // Core is one physical core.
 type Core struct {
-	Package int // physical_package_id
-	ID      int // core_id
-	NUMA    *int
+	Package int   // physical_package_id
 	CPUs    []int // thread_siblings_list
 }
 
@@ -239,8 +236,7 @@ type Port struct {
 	SMLID          *uint32
 	SMSL           *int
 	CapMask        *uint32
-	ActiveMTU      *int // RDMA active MTU in bytes, from verbs facts, else derived from the netdev
-	MTUDerived     bool
+	ActiveMTU      *int   // RDMA active MTU in bytes, from verbs facts, else derived from the netdev
 	Netdev         string // netdev of the port; "" none or not visible here
 	GIDs           []GID  // non-zero entries, by index
 	GIDZero        int    // how many entries are all zero
@@ -350,10 +346,6 @@ func (d *DCB) LosslessDSCPs() []int {
 
 // Ethtool is the part of ethtool's answers that rules and checks use.
 type Ethtool struct {
-	Driver      string
-	Version     string
-	Firmware    string
-	BusInfo     string
 	GlobalPause *bool            // rx or tx 802.3x pause on
 	Stats       map[string]int64 // only the names that a check reads
 }
@@ -386,10 +378,8 @@ type Limits struct {
 	NofileSoft  *uint64
 	NofileHard  *uint64
 	ShmBytes    *int64 // size of dev/shm
-	ShmFree     *int64
 	RmemMax     *int64 // net.core.rmem_max
 	WmemMax     *int64
-	PidsMax     *int64
 	HugePages   *int64 // free 2 MiB pages
 	HugeTotal   *int64 // reserved 2 MiB pages
 	TCPRmem     *int64 // largest of net.ipv4.tcp_rmem
@@ -439,10 +429,8 @@ type IOMMU struct {
 // PeerMemory is what lets a NIC read GPU memory.
 type PeerMemory struct {
 	NvidiaPeermem *bool // module or memory_peers entry there
-	Evidence      string
 	DMABuf        *bool // kernel, driver and NIC can
 	GDRCopy       *bool // dev/gdrdrv there
-	OpenModule    *bool // NVIDIA open kernel module
 	AMDKFD        *bool // dev/kfd there: AMD's driver
 	// AMDPeer: the kernel takes AMD's driver as a client of peer memory, as OFED's
 	// ib_core does and the kernel's own does not.
@@ -561,13 +549,6 @@ type Opinion struct {
 type Unreadable struct {
 	Path   string
 	Reason string // "EACCES", "EINVAL", …
-}
-
-// XMLOverride marks a host that came from an NCCL topology XML, and keeps what
-// only such a file says.
-type XMLOverride struct {
-	Version string
-	Name    string
 }
 
 // PathType is how far two devices are from each other.

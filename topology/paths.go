@@ -78,7 +78,7 @@ type tree struct {
 }
 
 func newTree(h *Host) *tree {
-	t := &tree{h: h, dev: make(map[string]*PCIDevice, len(h.PCI)), flat: h.XML != nil, ups: map[string]ways{}}
+	t := &tree{h: h, dev: make(map[string]*PCIDevice, len(h.PCI)), flat: h.XML, ups: map[string]ways{}}
 	for i := range h.PCI {
 		t.dev[h.PCI[i].Address] = &h.PCI[i]
 	}

@@ -291,7 +291,7 @@ func checkNUMA(l *look) {
 }
 
 func checkPeer(l *look) {
-	if !l.gpus() || l.h.XML != nil || l.h.NoGPUDirect() != "" {
+	if !l.gpus() || l.h.XML || l.h.NoGPUDirect() != "" {
 		return
 	}
 	nvidia := slices.ContainsFunc(l.h.GPUs, func(g topology.GPU) bool { return g.Vendor == "nvidia" })

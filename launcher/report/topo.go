@@ -117,7 +117,7 @@ func topoTree(t *text, h topology.Host, paths []topology.Path) {
 			groups[n] = map[string][]treeItem{}
 		}
 		it.pci = pci
-		sw := topSwitch(dev, pci, h.XML != nil)
+		sw := topSwitch(dev, pci, h.XML)
 		groups[n][sw] = append(groups[n][sw], it)
 	}
 	for _, g := range h.GPUs {

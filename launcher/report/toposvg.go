@@ -96,7 +96,7 @@ func (s *svg) draw(w io.Writer) error {
 		if groups[n] == nil {
 			groups[n] = map[string][]svgItem{}
 		}
-		sw := topSwitch(dev, it.pci, s.h.XML != nil)
+		sw := topSwitch(dev, it.pci, s.h.XML)
 		groups[n][sw] = append(groups[n][sw], it)
 	}
 	for _, g := range s.h.GPUs {

@@ -233,7 +233,7 @@ var factParsers = []factParser{
 // netdevs, GPUs and HCAs of h are there to be completed by name or address.
 //
 // It fills Limits (the process's: memlock, nofile, shm, pids), CPU.Allowed,
-// Env, Places, Clock, ReachedBy, KernelLog, CPU.{Governors,FreqDriver}, PCI[].{RelaxedOrdering,MaxReadRequest,MaxPayload,IRQs,IRQCPUs}, Netdevs[].{Addrs,DCB,DCBError,Ethtool}, Routes, Rules, RDMANetns,
+// Env, Places, Clock, ReachedBy, KernelLog, CPU.Governors, PCI[].{RelaxedOrdering,MaxReadRequest,MaxPayload,IRQs,IRQCPUs}, Netdevs[].{Addrs,DCB,DCBError,Ethtool}, Routes, Rules, RDMANetns,
 // DeviceNodes, GPUs[].{Name,UUID,Memory,Capability,Driver,MIG,Links,NoP2P,DeviceNode},
 // Container, Modules, IOMMU, PeerMemory, Software, ConfigFiles, Counters and
 // Opinions. Everything else of a Host comes from the kernel's files.
@@ -456,13 +456,13 @@ func parseLimits(text []byte, h *topology.Host) []string {
 			if h.Limits.ShmBytes, err = parseSize(w[1]); err != nil {
 				return err
 			}
-			h.Limits.ShmFree, err = parseSize(w[2])
+			_, err = parseSize(w[2]) // free: for people
 			return err
 		default: // pids-max
 			if w[1] == "max" || w[1] == "unlimited" {
 				return nil
 			}
-			h.Limits.PidsMax, err = parseSize(w[1])
+			_, err = parseSize(w[1])
 			return err
 		}
 	})
@@ -707,13 +707,11 @@ func parsePeerMem(text []byte, h *topology.Host) []string {
 		switch w[0] {
 		case "nvidia-peermem":
 			h.PeerMemory.NvidiaPeermem = v
-			h.PeerMemory.Evidence = after(line, 2)
 		case "dma-buf":
 			h.PeerMemory.DMABuf = v
 		case "gdrcopy":
 			h.PeerMemory.GDRCopy = v
-		case "open-module":
-			h.PeerMemory.OpenModule = v
+		case "open-module": // for people
 		case "kfd":
 			h.PeerMemory.AMDKFD = v
 		case "amd-peer":

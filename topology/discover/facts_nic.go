@@ -102,14 +102,7 @@ func parseEthtool(text []byte) (*topology.Ethtool, []string) {
 	bad := eachLine(text, func(w []string, line string) error {
 		rest := known(after(line, 1))
 		switch w[0] {
-		case "driver":
-			e.Driver = rest
-		case "version":
-			e.Version = rest
-		case "firmware":
-			e.Firmware = rest
-		case "bus":
-			e.BusInfo = rest
+		case "driver", "version", "firmware", "bus": // for people
 		case "pause":
 			v, err := parseYesNo(rest)
 			if err != nil {

@@ -66,7 +66,7 @@ func TestReadFacts(t *testing.T) {
 				SectionPCIe, "0000:3b:00.0 relaxed-ordering on max-payload 256 max-read-request 512\n", SectionKernelLog, "uptime 900\nat 12 mlx5_core: a  b\nat x y\n"),
 			host: topology.Host{PCI: []topology.PCIDevice{{Address: "0000:3b:00.0"}}},
 			want: topology.Host{
-				CPU:       topology.CPU{FreqDriver: "acpi-cpufreq", Governors: map[string]int{"schedutil": 64}},
+				CPU:       topology.CPU{Governors: map[string]int{"schedutil": 64}},
 				PCI:       []topology.PCIDevice{{Address: "0000:3b:00.0", IRQs: new(64), IRQCPUs: []int{0, 1, 4}, RelaxedOrdering: new(true), MaxPayload: new(256), MaxReadRequest: new(512)}},
 				KernelLog: &topology.KernelLog{Uptime: 900, Lines: []topology.KernelLine{{At: 12, Text: "mlx5_core: a  b"}}},
 				Unreadable: []topology.Unreadable{
@@ -79,7 +79,7 @@ func TestReadFacts(t *testing.T) {
 			fsys: files(SectionLimits, "memlock 65536 unlimited\nipc-lock yes\nnofile 1024 1048576\nshm 67108864 -\npids-max 4915\nfuture 1 2 3\n"),
 			want: topology.Host{Limits: topology.Limits{
 				MemlockSoft: new(uint64(65536)), MemlockHard: new(topology.Unlimited), IPCLock: new(true),
-				NofileSoft: new(uint64(1024)), NofileHard: new(uint64(1048576)), ShmBytes: new(int64(67108864)), PidsMax: new(int64(4915)),
+				NofileSoft: new(uint64(1024)), NofileHard: new(uint64(1048576)), ShmBytes: new(int64(67108864)),
 			}},
 		},
 		{
@@ -132,7 +132,7 @@ func TestReadFacts(t *testing.T) {
 			want: topology.Host{
 				Modules:    []topology.Module{{Name: "mlx5_core", Version: "24.10-0.7.0"}, {Name: "rdma_cm"}},
 				IOMMU:      topology.IOMMU{Groups: new(0), Passthrough: new(true), CommandLine: "iommu=pt", ACSRedirect: []string{"0000:3a:00.0"}},
-				PeerMemory: topology.PeerMemory{NvidiaPeermem: new(true), Evidence: "module nvidia_peermem", GDRCopy: new(false), AMDPeer: new(false)},
+				PeerMemory: topology.PeerMemory{NvidiaPeermem: new(true), GDRCopy: new(false), AMDPeer: new(false)},
 				Container:  topology.Container{Kind: "docker", Why: ".dockerenv is there"}, RDMANetns: "exclusive",
 			},
 		},
@@ -172,7 +172,7 @@ func TestReadFacts(t *testing.T) {
 						Trust: "dscp", PFC: []int{3}, DSCPToPriority: map[int]int{26: 3, 48: 6}, PrioToTC: []int{1, 0, 2, 3, 4, 5, 6, 7},
 						TCAlgorithm: []string{"ets", "ets", "ets", "ets", "ets", "ets", "strict", "strict"}, Willing: new(false), DCBX: "host ieee",
 					},
-					Ethtool: &topology.Ethtool{Driver: "mlx5_core", Firmware: "20.31.1014 (MT_0000000223)", GlobalPause: new(false), Stats: map[string]int64{"rx_prio3_pause": 12}},
+					Ethtool: &topology.Ethtool{GlobalPause: new(false), Stats: map[string]int64{"rx_prio3_pause": 12}},
 				},
 				{Name: "eth0", DCBError: "EOPNOTSUPP"},
 			}},

@@ -10,8 +10,7 @@ import (
 func parseCPUFreq(text []byte, h *topology.Host) []string {
 	return eachLine(text, func(w []string, line string) error {
 		switch w[0] {
-		case "driver":
-			h.CPU.FreqDriver = after(line, 1)
+		case "driver": // for people
 		case "governor":
 			if len(w) != 3 {
 				return fmt.Errorf("governor: want name and number")

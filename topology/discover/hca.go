@@ -459,7 +459,7 @@ func (r *reader) completePorts() {
 			}
 			if p.LinkLayer == "Ethernet" && c.Class == "infiniband" && nd.MTU != nil {
 				if mtu := roceMTU(*nd.MTU); mtu > 0 {
-					p.ActiveMTU, p.MTUDerived = &mtu, true
+					p.ActiveMTU = &mtu
 				}
 			}
 			p.PhysicalPortID = nd.PhysPortID

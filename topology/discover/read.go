@@ -290,7 +290,7 @@ func (r *reader) cpus() {
 			seen[s] = true
 		}
 		core := topology.Core{CPUs: siblings}
-		core.ID, _ = value(r, dir+"core_id", parseInt)
+		r.text(dir + "core_id") // for people
 		core.Package, _ = value(r, dir+"physical_package_id", parseInt)
 		c.Cores = append(c.Cores, core)
 	}
@@ -412,7 +412,6 @@ func (r *reader) numaNodes() {
 	for i := range r.h.CPU.Cores {
 		core := &r.h.CPU.Cores[i]
 		if node, ok := nodeOf[core.CPUs[0]]; ok {
-			core.NUMA = &node
 			if packages[node] == nil {
 				packages[node] = map[int]bool{}
 			}

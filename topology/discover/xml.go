@@ -169,7 +169,7 @@ var numeric = map[string][]string{
 }
 
 func (x *xmlReader) read(root *xmlNode) {
-	x.h.XML = &topology.XMLOverride{Version: root.attrs["version"], Name: root.attrs["name"]}
+	x.h.XML = true
 	x.survey(root)
 	switch v, ok := root.attr("version"); {
 	case !ok:

@@ -73,7 +73,7 @@ func numaOr(numa *int) int {
 
 // nicNode is where NCCL puts an HCA: at function 0 of its card.
 func (x *xmlWriter) nicNode(c *topology.HCA) string {
-	if c.PCI == "" || x.h.XML != nil {
+	if c.PCI == "" || x.h.XML {
 		return c.PCI
 	}
 	if zero := c.PCI[:len(c.PCI)-1] + "0"; x.dev[zero] != nil {
@@ -122,7 +122,7 @@ func (x *xmlWriter) above(addr string) string {
 	if d == nil {
 		return ""
 	}
-	if x.h.XML != nil {
+	if x.h.XML {
 		return d.Parent
 	}
 	if up := x.dev[d.Parent]; up != nil {
@@ -250,7 +250,7 @@ func (x *xmlWriter) link(d *topology.PCIDevice) (string, int) {
 	if l.SpeedMTps == nil && l.Width == nil {
 		l = d.Link
 	}
-	if up := x.dev[d.Parent]; up != nil && x.h.XML == nil {
+	if up := x.dev[d.Parent]; up != nil && !x.h.XML {
 		if up.LinkMax.SpeedMTps != nil && l.SpeedMTps != nil && *up.LinkMax.SpeedMTps < *l.SpeedMTps {
 			l.SpeedMTps = up.LinkMax.SpeedMTps
 		}
@@ -336,7 +336,7 @@ func (x *xmlWriter) nic(nics []*topology.HCA, depth int) {
 			x.printf(depth+1, `<net name="%s" dev="%d" latency="0.000000" speed="%d" port="%d" guid="0x%s" maxconn="131072" gdr="%d"/>`,
 				escape(c.Name), dev, speed, port, guid, gdr)
 		}
-		if x.h.XML == nil {
+		if !x.h.XML {
 			index++
 		}
 	}
