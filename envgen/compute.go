@@ -388,6 +388,8 @@ func (s *state) noRDMA() {
 	sev := finding.Note
 	if len(ports) > 0 {
 		sev = finding.Warning // devices are there and none can be used
+	} else if i := slices.IndexFunc(s.nodes, func(n *node) bool { return n.h.Container.Kind != "" }); i >= 0 {
+		hint = "this is a container; where its host has RDMA, it is given: " + s.nodes[i].h.Container.GiveRDMA()
 	}
 	s.add(finding.Finding{
 		ID: "hca.none", Severity: sev, Seen: seen, Wanted: "an RDMA port that the job can use",

@@ -34,3 +34,27 @@ func TestContainerWithoutDevices(t *testing.T) {
 		}
 	}
 }
+
+// TestContainerThatShowsNoDevice: whether its host has any is not known from within,
+// so what to give it is said with that condition; outside of a container nothing is.
+func TestContainerThatShowsNoDevice(t *testing.T) {
+	for kind, want := range map[string]string{
+		"":       "",
+		"podman": "this is a container; where its host has RDMA, it is given: podman run --device=/dev/infiniband",
+	} {
+		h := topology.Host{Name: "n1"}
+		h.Container.Kind = kind
+		found := false
+		for _, f := range Compute(Input{Hosts: []topology.Host{h}}).Findings {
+			if f.ID == "hca.none" {
+				found = true
+				if !strings.HasPrefix(f.Hint, want) || (want == "") != (f.Hint == "") {
+					t.Errorf("%q: hint %q", kind, f.Hint)
+				}
+			}
+		}
+		if !found {
+			t.Errorf("%q: no hca.none", kind)
+		}
+	}
+}

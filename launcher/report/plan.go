@@ -225,6 +225,12 @@ func PlanSentence(p plan.Plan) string {
 	if p.Look.Seen > 0 && !p.Look.Whole() {
 		what += "; " + p.Look.Text()
 	}
+	// What a container lacks is none of the findings that are loud.
+	for _, f := range p.Findings {
+		if f.ID == "hca.none" && f.Severity == finding.Note && f.Hint != "" {
+			what += "; " + f.Hint
+		}
+	}
 	where := ""
 	switch n := len(p.Hosts.Hosts); {
 	case n == 1:
