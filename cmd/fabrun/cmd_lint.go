@@ -22,12 +22,17 @@ func newLintCmd(a *app) *cobra.Command {
 	var opts lintOptions
 	c := &cobra.Command{
 		Use:   "lint FILE…",
-		Short: "Find the known mistakes in job scripts, without running them",
+		Short: "Find known mistakes in job scripts, Dockerfiles and manifests",
 		Long: `Read job scripts (sbatch and plain shell) without running anything, and name the
 mistakes that cost RDMA jobs their fabric: variables that no rank sees, values
 that do not mean what they seem to, lists that srun cuts at a comma, one HCA per
 rank, a rendezvous on localhost, ports that collide. Each with its line, and the
 line mended where one line is enough. '-' reads standard input.
+
+Of a Dockerfile it reads what the image sets and starts; of a Kubernetes manifest
+every container of every pod template, whatever kind it is in: variables,
+resources, securityContext, network and /dev/shm. What is none of these is said
+to be no job script.
 
 With --profile the traffic class and service level are held against that plan;
 with library versions names are held against what these versions know.
@@ -36,6 +41,7 @@ Exit status: 0 nothing, or warnings only; 1 mistakes that change how the job
 runs, or a file that cannot be read; 2 wrong usage.`,
 		Example: `  fabrun lint job.sbatch
   fabrun lint --profile roce-dscp26 --nccl-version 2.21.5 *.sh
+  fabrun lint Dockerfile job.yaml
   fabrun lint --json - < job.sbatch`,
 		Args: takes(1, math.MaxInt),
 		RunE: func(_ *cobra.Command, args []string) error { return runLint(a, opts, args) },

@@ -39,7 +39,7 @@ var layers = []layer{
 	{"profiles", nil, []string{"os/exec", "net"}, "what a site knows; it never looks at a machine"},
 	{"profiles/qosconf", []string{"profiles", "topology/finding", "topology/pasted"}, pureStd, "a QoS plan as text for hosts and switches, and back"},
 	{"envgen", []string{"envgen/vars", "topology", "topology/finding", "profiles"}, pureStd, "decides; the same inputs give the same bytes"},
-	{"launcher/lint", []string{"envgen", "envgen/vars", "launcher/cmdline", "launcher/hosts", "topology/finding", "profiles"}, pureStd, "reads scripts as text and runs nothing"},
+	{"launcher/lint", []string{"envgen", "envgen/vars", "launcher/cmdline", "launcher/hosts", "topology/finding", "profiles", "topology"}, pureStd, "reads scripts as text and runs nothing"},
 	{"launcher/hosts", []string{"topology/finding"}, pureStd, "environment and files come in as values"},
 	{"launcher/openfoam", []string{"topology/finding"}, pureStd, "case files come in as text"},
 	{"launcher/cmdline", []string{"envgen", "envgen/vars", "launcher/hosts", "topology"}, pureStd, "the one reader of command lines"},
@@ -79,7 +79,7 @@ var homes = map[string]string{
 	"golang.org/x/crypto":         "launcher/remote",
 	"golang.org/x/term":           "cmd/fabrun",
 	"mvdan.cc/sh/v3":              "launcher/lint",
-	"go.yaml.in/yaml":             "launcher/hosts",
+	"go.yaml.in/yaml":             "launcher",
 }
 
 type listedPackage struct {

@@ -275,7 +275,7 @@ func (r *reader) heredoc(words []Word, rd *syntax.Redirect, redirs []*syntax.Red
 	}
 	switch {
 	case slices.Contains([]string{"bash", "sh", "zsh", "ssh", "sbatch", "srun", "qsub", "bsub"}, prog),
-		strings.HasPrefix(body, "#!") && notShell(strings.SplitN(body, "\n", 2)) == "",
+		strings.HasPrefix(body, "#!") && notShell("", strings.SplitN(body, "\n", 2)) == "",
 		strings.HasSuffix(target, ".sh"), strings.HasSuffix(target, ".sbatch"), strings.HasSuffix(target, ".slurm"):
 		sub := &reader{s: r.s, vars: map[string][]Word{}, export: map[string]bool{}, depth: r.depth, pos: r.pos}
 		before := len(r.s.Unread)

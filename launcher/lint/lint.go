@@ -47,6 +47,14 @@ func rules() []rule {
 		{"script.port-ephemeral", ports},
 		{"hca.per-rank", perRank},
 		{"script.memlock", memlock},
+		{"image.shell-entrypoint", shellEntrypoint},
+		{"image.run-export", runExport},
+		{"pod.ipc-lock", podLocks},
+		{"pod.rdma-device", podDevices},
+		{"pod.shm", podShm},
+		{"pod.host-dns", podNames},
+		{"pod.limits", podLimits},
+		{"pod.env-string", podStrings},
 	}
 }
 
@@ -54,15 +62,17 @@ func rules() []rule {
 // sharpen it where they are known.
 func Judge(s *Script, profile *profiles.Profile, versions envgen.Versions) []Problem {
 	var out []Problem
-	for _, r := range rules() {
-		for _, p := range r.find(s) {
-			if p.ID == "" {
-				p.ID = r.id
+	for _, part := range append([]*Script{s}, s.parts...) {
+		for _, r := range rules() {
+			for _, p := range r.find(part) {
+				if p.ID == "" {
+					p.ID = r.id
+				}
+				out = append(out, p)
 			}
-			out = append(out, p)
 		}
+		out = append(out, judgeValues(part, profile, versions)...)
 	}
-	out = append(out, judgeValues(s, profile, versions)...)
 	seen := map[string]bool{}
 	var kept []Problem
 	for _, p := range out {

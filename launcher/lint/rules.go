@@ -21,8 +21,8 @@ func problem(line int, subject string, sev finding.Severity, seen, wanted, why, 
 func unreadable(s *Script) []Problem {
 	var out []Problem
 	for _, u := range s.Unread {
-		out = append(out, problem(u.Line, u.Why, finding.Warning, u.Why, "a script that 'bash -n' accepts",
-			"what stands there is not judged", "run 'bash -n' on it", ""))
+		out = append(out, problem(u.Line, u.Why, finding.Warning, u.Why, "a script that 'bash -n' accepts, a Dockerfile, or a Kubernetes manifest",
+			"what stands there is not judged", "", ""))
 	}
 	return out
 }

@@ -1,8 +1,10 @@
 package lint
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -34,6 +36,9 @@ type Script struct {
 	odd      []Word // words that look typed by a word processor, assignments with blanks
 	ulimits  []Word // arguments of "ulimit -l"
 	modules  []string
+	parts    []*Script // stages of an image, containers of a manifest: each is judged alone
+	image    *stage    // of a part that is one
+	pod      *pod
 	unset    map[string]bool
 }
 
@@ -55,6 +60,8 @@ const (
 	SrunList  How = "--export"      // srun or sbatch --export=…,NAME=value
 	MCA       How = "--mca"         // --mca name value
 	Container How = "container"     // docker run -e, apptainer --env
+	Image     How = "ENV"           // of a Dockerfile
+	PodEnv    How = "env"           // of a container in a manifest
 	ConfFile  How = "configuration" // here-document into nccl.conf, ucx.conf, an env file
 )
 
@@ -121,8 +128,15 @@ func Read(name string, text []byte) *Script {
 		return s
 	}
 	s.lines = strings.Split(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n")
-	if why := notShell(s.lines); why != "" {
-		s.Unread = append(s.Unread, Unread{1, why})
+	switch why := notShell(name, s.lines); {
+	case isDockerfile(name, s.lines):
+		s.dockerfile()
+		return s
+	case isManifest(s.lines):
+		s.manifest()
+		return s
+	case why != "":
+		s.Unread = append(s.Unread, Unread{1, "not a job script: " + why})
 		return s
 	}
 	r := &reader{s: s, vars: map[string][]Word{}, export: map[string]bool{}}
@@ -133,10 +147,53 @@ func Read(name string, text []byte) *Script {
 	return s
 }
 
+// languages are what files by these names are.
+var languages = map[string]string{
+	".py": "Python", ".pl": "Perl", ".rb": "Ruby", ".jl": "Julia", ".lua": "Lua", ".r": "R", ".c": "C", ".h": "C", ".cc": "C++", ".cpp": "C++", ".cu": "CUDA",
+	".f90": "Fortran", ".go": "Go", ".rs": "Rust", ".js": "JavaScript", ".md": "Markdown", ".html": "HTML", ".json": "JSON that is no Kubernetes manifest",
+	".yaml": "YAML that is no Kubernetes manifest", ".yml": "YAML that is no Kubernetes manifest", ".toml": "TOML", ".ini": "INI", ".xml": "XML", ".csv": "CSV", ".fish": "fish", ".csh": "csh", ".tcsh": "csh",
+}
+
+// otherwise tells what a text is by how its first line of code begins.
+var otherwise = []struct{ begins, what string }{
+	{"#include", "C"},
+	{"import ", "Python"},
+	{"from ", "Python"},
+	{"<?xml", "XML"},
+	{"<!DOCTYPE", "HTML"},
+	{"<html", "HTML"},
+	{"package ", "Go"},
+	{"%PDF", "PDF"},
+	{"fabrun-snapshot ", "a snapshot ('fabrun check FILE' reads it)"},
+}
+
 // notShell says why a file is not for a shell parser.
-func notShell(lines []string) string {
+func notShell(name string, lines []string) string {
+	for _, line := range lines {
+		if strings.Contains(line, "\x00") {
+			return "a binary file"
+		}
+	}
 	first, ok := strings.CutPrefix(lines[0], "#!")
 	if !ok {
+		if what := languages[strings.ToLower(path.Ext(name))]; what != "" {
+			return what
+		}
+		code := ""
+		for _, line := range lines {
+			if code = strings.TrimSpace(line); code != "" && (!strings.HasPrefix(code, "#") || strings.HasPrefix(code, "#include")) {
+				break
+			}
+		}
+		for _, o := range otherwise {
+			// "import" of ImageMagick and "from" of mailers are programs, too; no job begins with them.
+			if strings.HasPrefix(code, o.begins) {
+				return o.what
+			}
+		}
+		if (strings.HasPrefix(code, "{\"") || code == "{") && json.Valid([]byte(strings.Join(lines, "\n"))) {
+			return "JSON that is no Kubernetes manifest"
+		}
 		return ""
 	}
 	for _, other := range []string{"python", "perl", "ruby", "csh", "fish", "lua", "Rscript", "julia", "awk"} {
