@@ -44,6 +44,14 @@ func (p *Profile) overlay(d *doc, r *rawProfile) {
 	set(&f.Bootstrap, g.Bootstrap)
 	set(&f.GIDFamily, g.GIDFamily)
 	setList(&f.ExcludeHCAs, g.ExcludeHCAs)
+	if g.MinFirmware != nil {
+		merged := maps.Clone(f.MinFirmware)
+		if merged == nil {
+			merged = map[string]string{}
+		}
+		maps.Copy(merged, g.MinFirmware)
+		f.MinFirmware = merged
+	}
 	setPtr(&f.RailOnly, g.RailOnly)
 	setPtr(&f.AdaptiveRoute, g.AdaptiveRouting)
 	set(&f.Driver, g.Driver)

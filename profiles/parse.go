@@ -37,20 +37,21 @@ type rawMatch struct {
 }
 
 type rawFabric struct {
-	LinkLayer       *string   `toml:"link_layer"`
-	RoCEVersion     *int      `toml:"roce_version"`
-	RateGbps        *float64  `toml:"rate_gbps"`
-	MinMTUBytes     *int      `toml:"min_mtu_bytes"`
-	Subnets         []string  `toml:"subnets"`
-	Bootstrap       *string   `toml:"bootstrap"`
-	GIDFamily       *string   `toml:"gid_family"`
-	ExcludeHCAs     []string  `toml:"exclude_hcas"`
-	RailOnly        *bool     `toml:"rail_only"`
-	AdaptiveRouting *bool     `toml:"adaptive_routing"`
-	Driver          *string   `toml:"driver"`
-	SetNothing      *bool     `toml:"set_nothing"`
-	QoS             *rawQoS   `toml:"qos"`
-	Expect          rawExpect `toml:"expect"`
+	LinkLayer       *string           `toml:"link_layer"`
+	RoCEVersion     *int              `toml:"roce_version"`
+	RateGbps        *float64          `toml:"rate_gbps"`
+	MinMTUBytes     *int              `toml:"min_mtu_bytes"`
+	Subnets         []string          `toml:"subnets"`
+	Bootstrap       *string           `toml:"bootstrap"`
+	GIDFamily       *string           `toml:"gid_family"`
+	ExcludeHCAs     []string          `toml:"exclude_hcas"`
+	MinFirmware     map[string]string `toml:"min_firmware"`
+	RailOnly        *bool             `toml:"rail_only"`
+	AdaptiveRouting *bool             `toml:"adaptive_routing"`
+	Driver          *string           `toml:"driver"`
+	SetNothing      *bool             `toml:"set_nothing"`
+	QoS             *rawQoS           `toml:"qos"`
+	Expect          rawExpect         `toml:"expect"`
 }
 
 type rawQoS struct {
@@ -345,6 +346,11 @@ func (d *doc) checkProfile(r *rawProfile) error {
 	}
 	f := &r.Fabric
 	c.oneOf("fabric.link_layer", f.LinkLayer, "ethernet", "infiniband")
+	for _, card := range slices.Sorted(maps.Keys(f.MinFirmware)) {
+		if _, err := firmwareNumbers(f.MinFirmware[card]); err != nil {
+			c.fail("fabric.min_firmware."+card, "%v", err)
+		}
+	}
 	c.between("fabric.roce_version", f.RoCEVersion, 1, 2)
 	c.positive("fabric.rate_gbps", f.RateGbps)
 	c.between("fabric.min_mtu_bytes", f.MinMTUBytes, 576, 65536)

@@ -33,7 +33,8 @@ type Fabric struct {
 	Bootstrap     string   // "management", "fabric", or an interface name; "" management
 	GIDFamily     string   // "ipv4", "ipv6", "any"; "" any
 	ExcludeHCAs   []string
-	RailOnly      *bool // true: rails do not reach each other
+	MinFirmware   map[string]string // by board ID, part (MT4129) or driver: the oldest firmware that may be
+	RailOnly      *bool             // true: rails do not reach each other
 	AdaptiveRoute *bool
 	QoS           *QoS // nil: no QoS plan
 	Expect        Expect

@@ -38,6 +38,7 @@ func checks() []check {
 		}})
 	}
 	return append(all, []check{
+		{"hca.firmware", checkFirmware},
 		{"pcie.link", checkPCIe},
 		{"pcie.acs", checkACS},
 		{"pcie.relaxed-ordering", checkRelaxedOrdering},
@@ -324,6 +325,25 @@ func checkDomain(l *look) {
 	if joined > 0 && l.h.IMEX != nil && *l.h.IMEX == 0 {
 		l.say(finding.Warning, "NVLink domain", "no channel in /dev/nvidia-caps-imex-channels", "one", "GPU memory cannot be shared between machines: NCCL goes over the network instead of NVLink",
 			"a container needs the device /dev/nvidia-caps-imex-channels/channel0; a machine the IMEX service and the driver's NVreg_CreateImexChannel0=1 (as root)")
+	}
+}
+
+// checkFirmware: what the site has tried, a VF's is that of its card.
+func checkFirmware(l *look) {
+	for _, hca := range l.h.HCAs {
+		if !l.usesHCA(hca.Name) || hca.Firmware == "" {
+			continue
+		}
+		for _, card := range []string{hca.BoardID, hca.HCAType, hca.Driver} {
+			least, ok := l.p.Fabric.MinFirmware[card]
+			if !ok || card == "" {
+				continue
+			}
+			if profiles.OlderFirmware(hca.Firmware, least) {
+				l.say(finding.Warning, hca.Name, card+": firmware "+hca.Firmware, least+" or later ("+l.p.Name+")", "the site asks for it: older ones have faults that it has met", "mlxfwmanager or the vendor's tool, at a time without jobs"+finding.ForHost)
+			}
+			break // the closest name decides
+		}
 	}
 }
 

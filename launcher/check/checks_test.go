@@ -659,3 +659,38 @@ func TestNoDeviceInContainer(t *testing.T) {
 		}
 	}
 }
+
+// TestFirmware: an older firmware than the profile wants, by the closest name of the
+// card; a newer one, another card, one that the job does not use and one whose
+// firmware is not known are no fault.
+func TestFirmware(t *testing.T) {
+	hca := func(firmware string) topology.HCA {
+		return topology.HCA{Name: "mlx5_0", Driver: "mlx5", HCAType: "MT4129", BoardID: "MT_0000000838", Firmware: firmware, Ports: []topology.Port{{Number: 1, State: "ACTIVE", LinkLayer: "Ethernet"}}}
+	}
+	for _, tc := range []struct {
+		name  string
+		least map[string]string
+		hca   topology.HCA
+		job   Job
+		want  string // in what was seen; "" no finding
+	}{
+		{"older", map[string]string{"MT4129": "28.39.1002"}, hca("28.38.1002"), Job{}, "MT4129: firmware 28.38.1002"},
+		{"as wanted", map[string]string{"MT4129": "28.39.1002"}, hca("28.39.1002"), Job{}, ""},
+		{"the board decides before the part", map[string]string{"MT4129": "28.39.1002", "MT_0000000838": "28.36.0"}, hca("28.38.1002"), Job{}, ""},
+		{"by driver", map[string]string{"mlx5": "28.39"}, hca("28.38.1002"), Job{}, "mlx5: firmware"},
+		{"another card", map[string]string{"MT4125": "22.39.1002"}, hca("28.38.1002"), Job{}, ""},
+		{"not the job's", map[string]string{"MT4129": "28.39.1002"}, hca("28.38.1002"), Job{Ports: []string{"mlx5_9:1"}}, ""},
+		{"not known", map[string]string{"MT4129": "28.39.1002"}, hca(""), Job{}, ""},
+		{"nothing wanted", nil, hca("1.0"), Job{}, ""},
+	} {
+		got := ""
+		for _, f := range HostFindings(topology.Host{Name: "n1", HCAs: []topology.HCA{tc.hca}}, profiles.Profile{Name: "site", Fabric: profiles.Fabric{MinFirmware: tc.least}}, tc.job) {
+			if f.ID == "hca.firmware" {
+				got = f.Seen
+			}
+		}
+		if (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
+			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
+		}
+	}
+}

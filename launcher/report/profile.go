@@ -3,6 +3,8 @@ package report
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -210,6 +212,9 @@ func Profile(w io.Writer, p profiles.Profile) error {
 	l.str("bootstrap", f.Bootstrap)
 	l.str("gid_family", f.GIDFamily)
 	l.list("exclude_hcas", f.ExcludeHCAs)
+	for _, card := range slices.Sorted(maps.Keys(f.MinFirmware)) {
+		l.str("min_firmware."+strconv.Quote(card), f.MinFirmware[card])
+	}
 	l.boolean("rail_only", f.RailOnly)
 	l.boolean("adaptive_routing", f.AdaptiveRoute)
 	l.str("driver", f.Driver)
@@ -315,40 +320,43 @@ type qosJSON struct {
 }
 
 type profileJSON struct {
-	Schema        string        `json:"schema"`
-	Name          string        `json:"name"`
-	About         *string       `json:"about"`
-	Source        *string       `json:"source"`
-	LinkLayer     *string       `json:"link_layer"`
-	RoCEVersion   *int          `json:"roce_version"`
-	RateGbps      *float64      `json:"rate_gbps"`
-	MinMTUBytes   *int          `json:"min_mtu_bytes"`
-	Subnets       []string      `json:"subnets"`
-	Bootstrap     *string       `json:"bootstrap"`
-	GIDFamily     *string       `json:"gid_family"`
-	ExcludeHCAs   []string      `json:"exclude_hcas"`
-	RailOnly      *bool         `json:"rail_only"`
-	AdaptiveRoute *bool         `json:"adaptive_routing"`
-	Driver        *string       `json:"driver"`
-	SetNothing    bool          `json:"set_nothing"`
-	QoS           *qosJSON      `json:"qos"`
-	WarnFraction  *float64      `json:"warn_fraction"`
-	ErrorFraction *float64      `json:"error_fraction"`
-	LatencyUsec   *float64      `json:"latency_usec"`
-	Env           []settingJSON `json:"env"`
-	Hints         []string      `json:"hints"`
+	Schema        string            `json:"schema"`
+	Name          string            `json:"name"`
+	About         *string           `json:"about"`
+	Source        *string           `json:"source"`
+	LinkLayer     *string           `json:"link_layer"`
+	RoCEVersion   *int              `json:"roce_version"`
+	RateGbps      *float64          `json:"rate_gbps"`
+	MinMTUBytes   *int              `json:"min_mtu_bytes"`
+	Subnets       []string          `json:"subnets"`
+	Bootstrap     *string           `json:"bootstrap"`
+	GIDFamily     *string           `json:"gid_family"`
+	ExcludeHCAs   []string          `json:"exclude_hcas"`
+	MinFirmware   map[string]string `json:"min_firmware"` // by board ID, part or driver
+	RailOnly      *bool             `json:"rail_only"`
+	AdaptiveRoute *bool             `json:"adaptive_routing"`
+	Driver        *string           `json:"driver"`
+	SetNothing    bool              `json:"set_nothing"`
+	QoS           *qosJSON          `json:"qos"`
+	WarnFraction  *float64          `json:"warn_fraction"`
+	ErrorFraction *float64          `json:"error_fraction"`
+	LatencyUsec   *float64          `json:"latency_usec"`
+	Env           []settingJSON     `json:"env"`
+	Hints         []string          `json:"hints"`
 }
 
 // ProfileJSON writes schema fabrun/profile/v1.
 func ProfileJSON(w io.Writer, p profiles.Profile) error {
 	f := p.Fabric
+	firmware := map[string]string{}
+	maps.Copy(firmware, f.MinFirmware)
 	var qos *qosJSON
 	if q := f.QoS; q != nil {
 		qos = &qosJSON{known(q.Trust), toClassJSON(&q.RDMA), toClassJSON(q.Control), toClassJSON(q.CNP), list(q.PFC), q.ECNMinKB, q.ECNMaxKB, q.Pool, list(q.ETS), q.Watchdog}
 	}
 	return writeJSON(w, profileJSON{
 		"fabrun/profile/v1", p.Name, known(p.About), known(p.Source), known(f.LinkLayer), some(f.RoCEVersion), f.RateGbps, f.MinMTUBytes, list(f.Subnets), known(f.Bootstrap),
-		known(f.GIDFamily), list(f.ExcludeHCAs), f.RailOnly, f.AdaptiveRoute, known(f.Driver), f.SetNothing, qos, f.Expect.WarnFraction, f.Expect.ErrorFraction, f.Expect.LatencyUsec,
+		known(f.GIDFamily), list(f.ExcludeHCAs), firmware, f.RailOnly, f.AdaptiveRoute, known(f.Driver), f.SetNothing, qos, f.Expect.WarnFraction, f.Expect.ErrorFraction, f.Expect.LatencyUsec,
 		settingsJSON(p.Env), list(p.Hints),
 	})
 }

@@ -457,6 +457,9 @@ func topoMMIO(t *text, h topology.Host) {
 	}
 	t.printf("\n")
 	t.wrap("", "64-bit MMIO that a virtual machine needs to be given: "+strings.Join(parts, ", ")+".")
+	all := rows[len(rows)-1]
+	t.wrap("", fmt.Sprintf("For all %d, with EFI firmware: VMware pciPassthru.use64bitMMIO=TRUE and pciPassthru.64bitMMIOSizeGB=%d; QEMU with OVMF -fw_cfg name=opt/ovmf/X-PciMmio64Mb,string=%d; Hyper-V Set-VM -HighMemoryMappedIoSpace %dGB.",
+		all.GPUs, all.NeedBytes>>30, all.NeedBytes>>20, all.NeedBytes>>30))
 }
 
 type topoJSON struct {

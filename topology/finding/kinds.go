@@ -158,6 +158,7 @@ var kinds = []Kind{
 	{ID: "hca.absent", Stage: StageLink, About: "a device list with devices that the host does not have"},
 	{ID: "hca.active-mtu", Stage: StageLink, Supersedes: []string{"across.mtu", "mtu.netdev"}, About: "an active RDMA MTU below 4096"},
 	{ID: "hca.device-node", Stage: StageLink, Supersedes: []string{"device.nodes"}, About: "a port like those in use whose device cannot be opened"},
+	{ID: "hca.firmware", Stage: StageDriver, About: "the firmware is not older than the profile wants"},
 	{ID: "hca.gid", Stage: StageLink, BlocksRDMA: true, Supersedes: []string{"across.gid-shape"}, About: "a port without a GID that the job can use"},
 	{ID: "hca.iwarp-mode", Stage: StageLink, About: "a card in iWARP mode that could speak RoCE"},
 	{ID: "hca.list-form", Stage: StageLink, About: "'^' or '=' inside a device list"},
