@@ -794,34 +794,3 @@ func TestNodeSwitchedOffInMidJobEndsItAndIsNamed(t *testing.T) {
 	}
 	nothingLeft(t, l, 1)
 }
-
-// TestStoppedRankIsNamedWithinThirtySeconds: an RDMA job of which one rank is
-// stopped. The time is that from one look at the ranks to another on their own node.
-func TestStoppedRankIsNamedWithinThirtySeconds(t *testing.T) {
-	l := nodes(t)
-	var res result
-	var err error
-	var wg sync.WaitGroup
-	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute*patience)
-	defer cancel()
-	wg.Go(func() {
-		res, err = l.run(ctx, 1, "fabrun "+soft+" --record /tmp/hang.record mpirun -np 2 labmpi 0 65536 600 > /tmp/hang.out 2> /tmp/hang.err; code=$?; cat /tmp/hang.out; cat /tmp/hang.err >&2; exit $code")
-	})
-	// It moves data first, is then stopped, and goes on once it was named.
-	stopped := on(t, l, 2, `for i in $(seq 120); do pgrep -x labmpi >/dev/null && break; sleep 1; done; sleep 8; pkill -STOP -x labmpi; date +%s`, 3*time.Minute)
-	named := on(t, l, 1, `for i in $(seq 120); do grep -q "it is stopped" /tmp/hang.err && break; sleep 1; done; date +%s; cat /tmp/hang.err`, 3*time.Minute)
-	on(t, l, 2, "pkill -CONT -x labmpi", time.Minute)
-	over := on(t, l, 1, `for i in $(seq 60); do grep -q "The job goes on" /tmp/hang.err && break; sleep 1; done; pkill -INT -x fabrun; tail -3 /tmp/hang.err`, 2*time.Minute)
-	wg.Wait()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("stopped at %s, named at\n%s", stopped.stdout, named.stdout)
-	if !strings.Contains(res.stderr, "warning: node2 rank 1: it is stopped (SIGSTOP) for ") || !strings.Contains(res.stderr, "and nothing moves on the job's 4 RDMA ports: the job hangs.") {
-		t.Errorf("the rank is not named:\n%s", res)
-	}
-	if !strings.Contains(over.stdout, "The job goes on, after a standstill of at least ") {
-		t.Errorf("nothing is said when it goes on:\n%s", over)
-	}
-	nothingLeft(t, l, 1, 2)
-}
