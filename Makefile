@@ -82,7 +82,7 @@ realdata: ## how many truths of the real data are met, per kind
 REAL := openmpi-bin libopenmpi-dev mpich libmpich-dev slurm-wlm munge openfoam openfoam-examples podman runc musl-tools busybox-static openssh-server openssh-client iproute2 util-linux perftest python3-torch bash
 test-real: ## the tests that start real launchers and schedulers (installs them with apt-get)
 	@dpkg -s $(REAL) >/dev/null 2>&1 || testdata/tools/need $(REAL)
-	FABRUN_REAL=1 $(GO) test -count=1 -timeout 20m -run 'Real|AsSlurm|Script' ./cmd/fabrun ./launcher/...
+	FABRUN_REAL=1 $(GO) test -count=1 -timeout 20m -run 'Real|AsSlurm|Script/run-real' ./cmd/fabrun ./launcher/...
 	$(GO) test -modfile=testdata/k8s/k8s.mod -tags manifests ./testdata/k8s # the manifests of docs/examples/k8s, against their controllers' own types
 
 needs-gcc:
