@@ -23,6 +23,9 @@ test: needs-gcc ## all tests, race detector on; what needs the real thing skips 
 	$(GO) test -race ./... ./testdata/hosts
 	$(GO) -C testdata/dist test .
 
+test-built: needs-gcc ## compile what 'make test' runs, and run nothing
+	$(GO) test -race -run '^$$' ./... ./testdata/hosts
+
 check: fmt vet staticcheck deadcode tidy docs-check tracked static ## everything but the tests: what must pass before a commit
 
 fmt:
@@ -88,7 +91,7 @@ test-real: ## the tests that start real launchers and schedulers (installs them 
 needs-gcc:
 	@command -v gcc >/dev/null && echo '#include <stdlib.h>' | gcc -E - >/dev/null 2>&1 || testdata/tools/need gcc libc6-dev
 
-.PHONY: help build demo test test-real check fmt vet staticcheck deadcode tidy static docs docs-check tracked golden fuzz bench realdata needs-gcc
+.PHONY: help build demo test test-built test-real check fmt vet staticcheck deadcode tidy static docs docs-check tracked golden fuzz bench realdata needs-gcc
 
 lab: ## two QEMU nodes with two rails of Soft-RoCE (NODES=n; FABRUN_LAB_DIR for a second one)
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/fabrun ./cmd/fabrun
