@@ -125,6 +125,9 @@ func runProfileCheck(a *app, file string) error {
 	if a.JSON {
 		return report.ProfileCheckJSON(a.Stdout, file, kind, name)
 	}
-	_, err = fmt.Fprintf(a.Stdout, "%s: fine: %s %s (%s)\n", file, kind, name, about)
+	if about != "" {
+		about = " (" + about + ")"
+	}
+	_, err = fmt.Fprintf(a.Stdout, "%s: fine: %s %s%s\n", file, kind, name, about)
 	return err
 }

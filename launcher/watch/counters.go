@@ -530,10 +530,10 @@ func portEvents(h HostTraffic) []Event {
 			return fmt.Sprintf(", %.2g of its packets", float64(n)/float64(packets))
 		}
 		if n := p.Delta[LinkDowned]; n > 0 {
-			warn("link-flap", "%s lost its link %d times during the job: look at cable and transceiver.", name, n)
+			warn("link-flap", "%s lost its link %s during the job: look at cable and transceiver.", name, times(n))
 		}
 		if n := p.Delta[RetryFailed]; n > 0 {
-			warn("retries-exceeded", "%s gave up on a peer %d times: the peer was gone or packets were lost.", name, n)
+			warn("retries-exceeded", "%s gave up on a peer %s: the peer was gone or packets were lost.", name, times(n))
 		}
 		if n := p.Delta[OutOfSeq] + p.Delta[Retransmits] + p.Delta[Timeouts]; n > 0 && (packets == 0 || float64(n) > 1e-6*float64(packets)) {
 			warn("loss", "%s saw packets lost or out of order (%d out of sequence, %d sequence errors, %d time-outs%s): check PFC, ECN and buffers on the way.", name, p.Delta[OutOfSeq], p.Delta[Retransmits], p.Delta[Timeouts], rate(n))
@@ -722,3 +722,10 @@ func graft(net netip.Prefix, host netip.Addr) netip.Addr {
 
 // CounterNames lists the names of a port's delta in a fixed order.
 func CounterNames(delta map[Counter]uint64) []Counter { return slices.Sorted(maps.Keys(delta)) }
+
+func times(n uint64) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}

@@ -367,6 +367,7 @@ func TestWhatPortsComplainAbout(t *testing.T) {
 	}{
 		{"healthy", map[Counter]uint64{OutOfSeq: 0, LinkDowned: 0, CNPSent: 20, ECNMarked: 30}, "", ""},
 		{"link fell", map[Counter]uint64{LinkDowned: 3}, "link-flap warning", "3 times"},
+		{"link fell once", map[Counter]uint64{LinkDowned: 1}, "link-flap warning", "link once during"},
 		{"a peer was given up", map[Counter]uint64{RetryFailed: 1}, "retries-exceeded warning", "gave up on a peer"},
 		{"out of sequence", map[Counter]uint64{OutOfSeq: 500}, "loss warning", "500 out of sequence"},
 		{"retransmits", map[Counter]uint64{Retransmits: 500}, "loss warning", "500 sequence errors"},
