@@ -606,3 +606,24 @@ func (h *Host) Netdev(name string) *Netdev {
 	}
 	return nil
 }
+
+// DCBNetdev is the interface that carries the DCB settings of the named one: itself,
+// or what lies below a VLAN or bond; nil where the named one is not there.
+func (h *Host) DCBNetdev(name string) *Netdev {
+	n := h.Netdev(name)
+	for range 4 {
+		if n == nil || n.DCB != nil {
+			return n
+		}
+		below := n.Lower
+		if below == "" && len(n.Slaves) > 0 {
+			below = n.Slaves[0]
+		}
+		m := h.Netdev(below)
+		if m == nil {
+			return n
+		}
+		n = m
+	}
+	return n
+}

@@ -148,35 +148,6 @@ func (l *look) usesHCA(name string) bool {
 func (r portRef) roce() bool { return r.port.LinkLayer == "Ethernet" && r.hca.SpeaksRoCE() }
 func (r portRef) ib() bool   { return r.port.LinkLayer == "InfiniBand" }
 
-func (l *look) netdev(name string) *topology.Netdev {
-	for i := range l.h.Netdevs {
-		if l.h.Netdevs[i].Name == name {
-			return &l.h.Netdevs[i]
-		}
-	}
-	return nil
-}
-
-// nic is the netdev of a port that carries DCB settings: below a VLAN or bond.
-func (l *look) nic(r portRef) *topology.Netdev {
-	n := l.netdev(r.port.Netdev)
-	for range 4 {
-		if n == nil || n.DCB != nil {
-			return n
-		}
-		next := n.Lower
-		if next == "" && len(n.Slaves) > 0 {
-			next = n.Slaves[0]
-		}
-		m := l.netdev(next)
-		if m == nil {
-			return n
-		}
-		n = m
-	}
-	return n
-}
-
 func (l *look) pci(addr string) *topology.PCIDevice {
 	for i := range l.h.PCI {
 		if addr != "" && l.h.PCI[i].Address == addr {
@@ -518,7 +489,7 @@ func checkSubnet(l *look) {
 	rails := map[netip.Prefix]*group{}
 	var order []netip.Prefix
 	for _, r := range l.ports {
-		n := l.netdev(r.port.Netdev)
+		n := l.h.Netdev(r.port.Netdev)
 		if n == nil || !r.mine {
 			continue
 		}
@@ -591,7 +562,7 @@ func checkBridge(l *look) {
 	var out *topology.Netdev
 	for _, r := range l.h.Routes {
 		if r.Dst.Bits() == 0 && (r.Table == 0 || r.Table == 254) {
-			out = l.netdev(r.Netdev)
+			out = l.h.Netdev(r.Netdev)
 		}
 	}
 	for _, n := range l.h.Netdevs {

@@ -25,7 +25,7 @@ func Separation(h topology.Host, p profiles.Profile, ports []string) []finding.F
 	}
 	rdma := *q.RDMA.Priority
 	for _, r := range l.ports {
-		n := l.nic(r)
+		n := l.h.DCBNetdev(r.port.Netdev)
 		if !r.mine || !r.roce() || n == nil || n.DCB == nil {
 			continue
 		}

@@ -119,35 +119,6 @@ func (l *look) amiss() finding.Severity {
 	return finding.Warning
 }
 
-func (l *look) netdev(name string) *topology.Netdev {
-	for i := range l.h.Netdevs {
-		if l.h.Netdevs[i].Name == name {
-			return &l.h.Netdevs[i]
-		}
-	}
-	return nil
-}
-
-// nic is the netdev of a port that carries DCB settings: below a VLAN or bond.
-func (l *look) nic(p port) *topology.Netdev {
-	n := l.netdev(p.Netdev)
-	for range 4 {
-		if n == nil || n.DCB != nil {
-			return n
-		}
-		next := n.Lower
-		if next == "" && len(n.Slaves) > 0 {
-			next = n.Slaves[0]
-		}
-		m := l.netdev(next)
-		if m == nil {
-			return n
-		}
-		n = m
-	}
-	return n
-}
-
 // on names a port by its netdev too; a fragment that knows no HCA by the
 // netdev alone.
 func on(p port, netdev string) string {
@@ -171,7 +142,7 @@ func (l *look) up(p port) *bool {
 	if p.Up() || p.Down() {
 		return new(p.Up())
 	}
-	n := l.netdev(p.Netdev)
+	n := l.h.Netdev(p.Netdev)
 	if n == nil || n.OperState != "up" && n.OperState != "down" || p.ib() && n.OperState == "down" {
 		return nil
 	}

@@ -45,7 +45,7 @@ func state(l *look) {
 func untold(l *look) {
 	var silent []string
 	for _, p := range l.ports {
-		if n := l.netdev(p.Netdev); p.State == "" && p.ib() && n != nil && n.OperState == "down" {
+		if n := l.h.Netdev(p.Netdev); p.State == "" && p.ib() && n != nil && n.OperState == "down" {
 			silent = append(silent, p.hca.Name)
 		}
 	}
@@ -150,7 +150,7 @@ func (l *look) minMTU() int {
 
 // small is the netdev of a RoCE port where its MTU is below what is wanted.
 func (l *look) small(p port) *topology.Netdev {
-	if n := l.netdev(p.Netdev); p.roce() && n != nil && n.MTU != nil && *n.MTU < l.minMTU() {
+	if n := l.h.Netdev(p.Netdev); p.roce() && n != nil && n.MTU != nil && *n.MTU < l.minMTU() {
 		return n
 	}
 	return nil

@@ -17,7 +17,7 @@ func (l *look) roce(f func(p port, n *topology.Netdev)) {
 		if u := l.up(p); !p.roce() || u != nil && !*u {
 			continue
 		}
-		if n := l.nic(p); n != nil {
+		if n := l.h.DCBNetdev(p.Netdev); n != nil {
 			f(p, n)
 		}
 	}
@@ -145,7 +145,7 @@ func class(l *look) {
 			}
 			continue
 		}
-		n := l.nic(p)
+		n := l.h.DCBNetdev(p.Netdev)
 		if !l.e.AnyQoS || n == nil || n.DCB == nil || n.DCB.Trust != "dscp" || n.DCB.PFC == nil {
 			continue
 		}
