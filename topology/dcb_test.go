@@ -5,8 +5,13 @@ import "testing"
 func TestDCBNetdev(t *testing.T) {
 	dcb := &DCB{}
 	h := Host{Netdevs: []Netdev{
-		{Name: "eth0", DCB: dcb}, {Name: "eth0.100", Lower: "eth0"}, {Name: "bond0", Slaves: []string{"eth0", "eth1"}},
-		{Name: "eth1"}, {Name: "lost.5", Lower: "lost"}, {Name: "a", Lower: "b"}, {Name: "b", Lower: "a"},
+		{Name: "eth0", DCB: dcb},
+		{Name: "eth0.100", Lower: "eth0"},
+		{Name: "bond0", Slaves: []string{"eth0", "eth1"}},
+		{Name: "eth1"},
+		{Name: "lost.5", Lower: "lost"},
+		{Name: "a", Lower: "b"},
+		{Name: "b", Lower: "a"},
 	}}
 	for name, want := range map[string]string{
 		"eth0": "eth0", "eth0.100": "eth0", "bond0": "eth0",
